@@ -6,7 +6,7 @@ import CarillonMainLoop
 import CarillonWire
 
 /// The bridge program: it exchanges notifications between a session and other machines through an MQTT broker (G2). It
-/// owns the D-Bus name and object, and the parts that outlive a change of the configuration. A ``Crossing`` does the
+/// owns the D-Bus name and object, and the parts that outlive a change of the configuration. A ``BridgeInstance`` does the
 /// exchange under one configuration; a reload replaces it.
 ///
 /// A session has at most one bridge, because only one process can own the name on the session bus.
@@ -32,7 +32,7 @@ package final class Bridge {
         /// The present crossing exchanges messages.
         case running
         /// The present crossing drains: it finishes and hands its state over. Then `next` replaces it.
-        case reloading(next: Crossing)
+        case reloading(next: BridgeInstance)
         /// The crossing drains, and then the bridge ends.
         case ending
         case ended
@@ -54,7 +54,7 @@ package final class Bridge {
     private let presence: OwnPresence
     private var phase = Phase.starting
     /// The present crossing.
-    private var crossing: Crossing
+    private var instance: BridgeInstance
     /// The result of the last reading of the configuration, also if it was refused.
     private var reading: BridgeConfiguration.Reading
     /// The exporter of the D-Bus object.
@@ -62,7 +62,7 @@ package final class Bridge {
     /// The callbacks of ``stop(_:)``, called when the bridge has ended.
     private var waiting: [() -> Void] = []
     /// The requested round-trip tests that have not begun.
-    private var tests: [(Crossing) -> Void] = []
+    private var tests: [(BridgeInstance) -> Void] = []
     /// Runs while the requested tests wait for a connection.
     private var testTimer: EventSource?
 
@@ -95,7 +95,7 @@ package final class Bridge {
             losses.lostInwards($0, $1, $2, $3)
         }
         presence = OwnPresence(run: environment.makeToken())
-        crossing = try Self.crossing(reading.configuration, environment, center, posts, losses, presence, context)
+        instance = try Self.instance(reading.configuration, environment, center, posts, losses, presence, context)
         do throws(BusError) {
             connection = try environment.connect(context)
         } catch {
@@ -107,16 +107,16 @@ package final class Bridge {
     }
 
     /// Whether the broker has accepted a connection.
-    package var isConnected: Bool { crossing.isConnected }
+    package var isConnected: Bool { instance.isConnected }
 
     /// Creates a crossing, which does not start yet.
-    private static func crossing(
+    private static func instance(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, _ center: CenterLink,
         _ posts: InwardPosts, _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext
-    ) throws(End) -> Crossing {
+    ) throws(End) -> BridgeInstance {
         posts.host = configuration.origin.host
         do throws(MQTTError) {
-            return try Crossing(
+            return try BridgeInstance(
                 configuration, environment, center: center, posts: posts, losses: losses, presence: presence,
                 context: context)
         } catch {
@@ -144,7 +144,7 @@ package final class Bridge {
         guard case .starting = phase else { return }
         phase = .running
         center.start()
-        crossing.start(with: environment.state.take(), replacing: nil)
+        instance.start(with: environment.state.take(), replacing: nil)
     }
 
     /// Stops the bridge in order. Within its time limits the bridge posts received messages in the session and sends
@@ -157,7 +157,7 @@ package final class Bridge {
         case .starting: didEnd()
         case .running, .reloading:
             phase = .ending
-            crossing.drain(for: .end) { [self] state in
+            instance.drain(for: .end) { [self] state in
                 center.stop { [self] in
                     save(state())
                     didEnd()
@@ -191,7 +191,7 @@ package final class Bridge {
     ///
     /// - Throws: the fault of the new configuration; the old one then stays in force.
     package func reload() throws(BusError) {
-        let next: Crossing
+        let next: BridgeInstance
         let reading = environment.readConfiguration()
         self.reading = reading
         do {
@@ -202,34 +202,34 @@ package final class Bridge {
                 throw End.configuration("the new configuration has no broker; end the bridge instead")
             }
             // The new configuration is not refused for a fault that the present one has as well.
-            let before = FileRemarks(crossing.configuration).faults
+            let before = FileRemarks(instance.configuration).faults
             if let fault = FileRemarks(configuration).faults.first(where: { !before.contains($0) }) {
                 throw End.configuration(fault)
             }
             switch phase {
             // The next crossing has this configuration already, and has not started.
             case .reloading(let due) where due.isUsing(configuration): return
-            case .running where crossing.isUsing(configuration):
+            case .running where instance.isUsing(configuration):
                 return Log.notice("neither the configuration nor a file that it names has changed")
             case .starting, .running, .reloading: break
             case .ending, .ended: return
             }
-            next = try Self.crossing(configuration, environment, center, posts, losses, presence, context)
+            next = try Self.instance(configuration, environment, center, posts, losses, presence, context)
         } catch {
             let reason = if case End.configuration(let reason) = error { reason } else { "\(error)" }
             Log.warning("configuration refused, the present one stays in force: \(reason)")
             throw BusError(.invalidConfiguration, message: reason)
         }
-        let isSame = crossing.configuration == next.configuration
+        let isSame = instance.configuration == next.configuration
         Log.notice(
             isSame
                 ? "the password or a certificate has changed: reconnecting"
                 : "the configuration has changed: reconnecting")
         switch phase {
-        case .starting: crossing = next
+        case .starting: instance = next
         case .running, .reloading:
             phase = .reloading(next: next)
-            crossing.drain(for: .reload(keepsPresence: crossing.hasPresence(of: next))) { [self] state in
+            instance.drain(for: .reload(keepsPresence: instance.hasPresence(of: next))) { [self] state in
                 begin(after: state())
             }
         case .ending, .ended: break
@@ -240,8 +240,8 @@ package final class Bridge {
     private func begin(after state: SavedState) {
         guard case .reloading(let next) = phase else { return }
         phase = .running
-        let last = crossing
-        crossing = next
+        let last = instance
+        instance = next
         next.start(with: state, replacing: last)
     }
 
@@ -256,11 +256,11 @@ package final class Bridge {
                 Interface.Method(BridgeWire.getStatus, in: [], out: dictionary) {
                     [unowned self] call throws(BusError) in
                     try call.expectNoDescriptors()
-                    var status = crossing.status
+                    var status = instance.status
                     status.files = reading.files
                     // After a refused configuration the remarks on both are reported.
-                    var remarks = FileRemarks(crossing.configuration)
-                    if reading.configuration != crossing.configuration {
+                    var remarks = FileRemarks(instance.configuration)
+                    if reading.configuration != instance.configuration {
                         remarks.add(FileRemarks(reading.configuration))
                     }
                     status.errors = reading.faults.map(\.description) + remarks.faults
@@ -297,7 +297,7 @@ package final class Bridge {
     /// connection until `end`.
     private func test(waitingUntil end: SuspendingClock.Instant) {
         let isReloading = if case .reloading = phase { true } else { false }
-        guard !isReloading && !crossing.isAboutToConnect || context.now >= end else {
+        guard !isReloading && !instance.isAboutToConnect || context.now >= end else {
             testTimer = .once(milliseconds: 100, on: context) { [unowned self] in
                 testTimer = nil
                 test(waitingUntil: end)
@@ -306,7 +306,7 @@ package final class Bridge {
         }
         let due = tests
         tests = []
-        for test in due { test(crossing) }
+        for test in due { test(instance) }
     }
 
     /// The method that removes everything that the broker and the session keep of a host: `carillon bridge forget`.
@@ -321,14 +321,14 @@ package final class Bridge {
             guard let origin = Origin(host: host, user: user) else {
                 throw .invalidArgs("a host and a user have 1 to \(OutsideOrigin.maxBytes) bytes each")
             }
-            guard origin != crossing.configuration.origin else {
+            guard origin != instance.configuration.origin else {
                 throw .invalidArgs("\(origin.text) is this host: 'carillon forget' removes its values")
             }
-            guard !crossing.isOnline(origin) else {
+            guard !instance.isOnline(origin) else {
                 throw .invalidArgs("\(origin.text) is online: it removes its values itself")
             }
             let answer = call.answer
-            crossing.forget(origin) { result in
+            instance.forget(origin) { result in
                 switch result {
                 case .success(let result):
                     answer.reply {

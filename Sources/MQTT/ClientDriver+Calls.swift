@@ -39,7 +39,7 @@ extension ClientDriver {
         var packets: [(PacketID, places: [Int])] = []
         // If a packet can't be queued, the answers to the packets before it still arrive and have to be matched.
         defer { subscriptions.wait(for: packets) }
-        for places in Subscriptions.packets(of: filters) {
+        for places in PendingSubscriptions.packets(of: filters) {
             let (quality, options) = (filters[places[0]].quality, filters[places[0]].options)
             var properties = PropertyList()
             if let identifier = filters[places[0]].identifier { try properties.addSubscription(identifier) }

@@ -20,7 +20,7 @@ final class ClientDriver: PolledSourceDelegate {
         /// There is no connection. libmosquitto may still have a dead socket.
         case idle
         /// A thread looks up the broker's name. Until it has finished, only that thread may use libmosquitto.
-        case reaching
+        case resolving
         /// The TCP connection has begun, and the broker has not accepted the MQTT connection.
         case connecting
         /// The broker has accepted the connection.
@@ -38,7 +38,7 @@ final class ClientDriver: PolledSourceDelegate {
 
     /// The maximum number of reads by libmosquitto in one dispatch of the loop. Each reads about one packet. Other
     /// sources of the loop run between two dispatches.
-    private static let readsPerTurn = 64
+    private static let readsPerDispatch = 64
 
     let settings: MQTTClient.Settings
     let events: EventQueue
@@ -57,7 +57,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// The limits that the broker announced; the defaults before.
     private(set) var limits = BrokerLimits()
     /// The subscriptions that the broker has not answered.
-    var subscriptions = Subscriptions()
+    var subscriptions = PendingSubscriptions()
     /// The address family for the next attempt.
     private(set) var addresses: AddressChoice
 
@@ -66,17 +66,17 @@ final class ClientDriver: PolledSourceDelegate {
         didSet {
             guard isReadingPaused != oldValue else { return }
             // Data that OpenSSL has already read from the socket does not make the socket readable.
-            shallRead = !isReadingPaused
+            readPending = !isReadingPaused
             startTimer()
             updateWatch()
         }
     }
 
     /// Whether to read although the socket is not readable: the last dispatch reached its limit, or a pause has ended.
-    private var shallRead = false
+    private var readPending = false
     /// Whether a write has failed inside a call. The next dispatch writes again, and libmosquitto then reports the
     /// reason.
-    private var shallWrite = false
+    private var writePending = false
     /// Whether the TCP connection to the broker's host was made.
     private var isReached = false
     /// The seconds since ``connect()``, counted by the timer.
@@ -112,7 +112,7 @@ final class ClientDriver: PolledSourceDelegate {
     // MARK: Dispatching
 
     /// Whether the loop has to call ``dispatch()`` without waiting for the socket.
-    func hasPendingWork() -> Bool { events.isWaiting || shallWrite || (shallRead && mayRead) }
+    func hasPendingWork() -> Bool { events.isWaiting || writePending || (readPending && mayRead) }
 
     /// Reads and writes as the socket allows. At an error both run, because libmosquitto reports the end of the
     /// connection in one of them.
@@ -120,8 +120,8 @@ final class ClientDriver: PolledSourceDelegate {
         let occurred = watch.map { source.occurred(on: $0.tag) } ?? []
         let isBroken = !occurred.isDisjoint(with: [.error, .hangUp])
         if occurred.contains(.writable), !isBroken { isReached = true }
-        if shallRead || isBroken || occurred.contains(.readable) { read() }
-        if shallWrite || isBroken || occurred.contains(.writable) { write() }
+        if readPending || isBroken || occurred.contains(.readable) { read() }
+        if writePending || isBroken || occurred.contains(.writable) { write() }
         settle()
     }
 
@@ -131,21 +131,21 @@ final class ClientDriver: PolledSourceDelegate {
     /// Reads packets, and delivers the events of each before it reads the next. It stops when a read has caused no
     /// event.
     private func read() {
-        shallRead = false
-        for _ in 0..<Self.readsPerTurn {
+        readPending = false
+        for _ in 0..<Self.readsPerDispatch {
             guard mayRead else { return }
             let before = events.count
             if isInHandshake { shakeHands() } else { _ = mosquitto_loop_read(handle.pointer, 1) }
             guard events.count != before else { return }
             events.deliver()
         }
-        shallRead = true
+        readPending = true
     }
 
     /// Writes queued packets, as far as the socket takes them.
     private func write() {
-        shallWrite = false
-        guard state != .idle, state != .reaching else { return }
+        writePending = false
+        guard state != .idle, state != .resolving else { return }
         if isInHandshake { shakeHands() } else { _ = mosquitto_loop_write(handle.pointer, 1) }
     }
 
@@ -159,7 +159,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// asks to write when it has to read. Therefore each step first looks at the socket with `MSG_PEEK`, which finds
     /// errors and the end of the stream.
     private func shakeHands() {
-        for _ in 0..<Self.readsPerTurn {
+        for _ in 0..<Self.readsPerDispatch {
             var byte: UInt8 = 0
             let count = recv(mosquitto_socket(handle.pointer), &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
             if count < 0, ![EAGAIN, EWOULDBLOCK, EINTR].contains(errno) { return giveUp(MQTTError(.system(errno))) }
@@ -194,7 +194,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// Detects the end of the connection, delivers events and updates the registration of the socket. Called after all
     /// work of the loop in this class.
     private func settle() {
-        if state != .idle, state != .reaching, mosquitto_socket(handle.pointer) < 0 {
+        if state != .idle, state != .resolving, mosquitto_socket(handle.pointer) < 0 {
             ended(MQTTError(.connectionLost))
         }
         events.deliver()
@@ -204,7 +204,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// Registers the socket for the conditions that the driver now waits for, if they have changed.
     func updateWatch() {
         // During a name lookup only the thread may use the handle, and also afterwards if the lookup was given up.
-        let descriptor = state == .reaching || state == .idle ? -1 : mosquitto_socket(handle.pointer)
+        let descriptor = state == .resolving || state == .idle ? -1 : mosquitto_socket(handle.pointer)
         let conditions = descriptor < 0 ? [] : wanted
         if let watch {
             guard watch.descriptor != descriptor || watch.conditions != conditions else { return }
@@ -220,7 +220,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// The conditions of the socket to wait for in the present state.
     private var wanted: PolledSource.Conditions {
         switch state {
-        case .idle, .reaching: return []
+        case .idle, .resolving: return []
         // The first message of TLS fits into an empty socket's buffer, so nothing has to wait for writability after the
         // TCP connection is made. If it ever does not fit, the timer continues the handshake.
         case .connecting where settings.tls != nil: return isReached ? [.readable] : [.readable, .writable]
@@ -242,7 +242,7 @@ final class ClientDriver: PolledSourceDelegate {
         let seconds: UInt32
         switch state {
         case .idle, .leaving: return
-        case .reaching, .connecting: seconds = 1
+        case .resolving, .connecting: seconds = 1
         case .connected:
             let keepAlive = UInt32(limits.keepAlive ?? settings.keepAlive)
             guard keepAlive > 0, !isReadingPaused else { return }
@@ -259,7 +259,7 @@ final class ClientDriver: PolledSourceDelegate {
     private func tick() {
         switch state {
         case .idle, .leaving: return
-        case .reaching:
+        case .resolving:
             secondsConnecting += 1
             if secondsConnecting >= Int(settings.connectTimeout) { giveUp(MQTTError(.lookUp(EAI_AGAIN))) }
         case .connecting:
@@ -278,7 +278,7 @@ final class ClientDriver: PolledSourceDelegate {
     // MARK: Connecting
 
     /// The result of the name lookup, from its thread.
-    private struct Reached: Sendable {
+    private struct LookupResult: Sendable {
         var addresses: AddressChoice
         var error: MQTTError?
     }
@@ -288,10 +288,10 @@ final class ClientDriver: PolledSourceDelegate {
         try handle.setFiles(settings)
         try handle.setProperties(settings)
         handle.startLog()
-        state = .reaching
+        state = .resolving
         startTimer()
         work.run { [handle, settings, addresses] in
-            var reached = Reached(addresses: addresses)
+            var reached = LookupResult(addresses: addresses)
             do throws(MQTTError) {
                 try reached.addresses.connect { bindAddress throws(MQTTError) in
                     let code = mosquitto_connect_bind_async(
@@ -313,8 +313,8 @@ final class ClientDriver: PolledSourceDelegate {
     /// Handles the end of the name lookup; the TCP connection is then in progress.
     ///
     /// - Parameter reached: the result; nil if no thread was available, or if the lookup took too long.
-    private func reached(_ reached: Reached?) {
-        guard state == .reaching else { return }
+    private func reached(_ reached: LookupResult?) {
+        guard state == .resolving else { return }
         if let reached { addresses = reached.addresses }
         guard let reached, reached.error == nil else {
             let error = reached?.error ?? MQTTError(.lookUp(EAI_AGAIN))
@@ -342,7 +342,7 @@ final class ClientDriver: PolledSourceDelegate {
     func disconnect(_ reason: ReasonCode) {
         switch state {
         case .idle, .leaving: return
-        case .reaching, .connecting: close()
+        case .resolving, .connecting: close()
         case .connected:
             state = .leaving
             // The call may already write the packet and end the connection, so the state changes before it.
@@ -363,7 +363,7 @@ final class ClientDriver: PolledSourceDelegate {
 
     /// Closes the socket without a DISCONNECT packet.
     private func close() {
-        let hasSocket = state != .reaching
+        let hasSocket = state != .resolving
         state = .idle
         over()
         // The thread that looks up a name still uses the handle. The socket is closed when the handle is freed.
@@ -390,7 +390,7 @@ final class ClientDriver: PolledSourceDelegate {
     private func over() {
         timer = nil
         subscriptions.removeAll()
-        (shallRead, shallWrite) = (false, false)
+        (readPending, writePending) = (false, false)
         // Allowed although a thread may be connecting, because libmosquitto protects its log callback with a lock.
         handle.stopLog()
     }
@@ -405,7 +405,7 @@ final class ClientDriver: PolledSourceDelegate {
     func sent(_ number: Int32, _ code: Int32, errno failure: Int32) throws(MQTTError) -> PacketID {
         switch mosq_err_t(code) {
         case MOSQ_ERR_SUCCESS: break
-        case MOSQ_ERR_CONN_LOST, MOSQ_ERR_ERRNO, MOSQ_ERR_NO_CONN: shallWrite = true
+        case MOSQ_ERR_CONN_LOST, MOSQ_ERR_ERRNO, MOSQ_ERR_NO_CONN: writePending = true
         default: throw MQTTError(code, errno: failure)
         }
         updateWatch()
@@ -416,7 +416,7 @@ final class ClientDriver: PolledSourceDelegate {
 
     /// Handles the CONNACK packet: the broker's acceptance or refusal. After a refusal ``disconnected(_:errno:_:)``
     /// follows.
-    func answered(_ reason: ReasonCode, sessionPresent: Bool, _ properties: ArrivedProperties) {
+    func answered(_ reason: ReasonCode, sessionPresent: Bool, _ properties: ReceivedProperties) {
         guard state == .connecting else { return }
         guard reason == .success else {
             refusal = MQTTError(.refused(reason), properties.explanation)
@@ -432,7 +432,7 @@ final class ClientDriver: PolledSourceDelegate {
     /// Handles the end of the connection.
     ///
     /// - Parameter code: a reason code of MQTT from the broker's DISCONNECT packet, or an error code of libmosquitto.
-    func disconnected(_ code: Int32, errno failure: Int32, _ properties: ArrivedProperties) {
+    func disconnected(_ code: Int32, errno failure: Int32, _ properties: ReceivedProperties) {
         let error: MQTTError =
             if let refusal {
                 refusal
@@ -448,7 +448,7 @@ final class ClientDriver: PolledSourceDelegate {
     }
 
     /// Handles a publication.
-    func received(_ message: mosquitto_message, _ properties: ArrivedProperties) {
+    func received(_ message: mosquitto_message, _ properties: ReceivedProperties) {
         do {
             events.append(.received(try Publication(message, properties)))
         } catch {

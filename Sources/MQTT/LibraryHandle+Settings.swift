@@ -106,15 +106,15 @@ extension LibraryHandle {
         mosquitto_connect_v5_callback_set(pointer) { _, data, reason, flags, properties in
             LibraryHandle.driver(data)?.answered(
                 ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason)), sessionPresent: flags & 1 != 0,
-                ArrivedProperties(pointer: properties))
+                ReceivedProperties(pointer: properties))
         }
         mosquitto_disconnect_v5_callback_set(pointer) { _, data, code, properties in
             let failure = errno
             LibraryHandle.driver(data)?.disconnected(
-                code, errno: failure, ArrivedProperties(pointer: properties))
+                code, errno: failure, ReceivedProperties(pointer: properties))
         }
         mosquitto_message_v5_callback_set(pointer) { _, data, message, properties in
-            LibraryHandle.driver(data)?.received(message!.pointee, ArrivedProperties(pointer: properties))
+            LibraryHandle.driver(data)?.received(message!.pointee, ReceivedProperties(pointer: properties))
         }
         mosquitto_publish_v5_callback_set(pointer) { _, data, number, reason, _ in
             let reason = ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason))
@@ -189,7 +189,7 @@ extension TopicFilter {
 /// The limits as the CONNACK packet announces them.
 extension BrokerLimits {
     /// Reads the limits from the properties of a CONNACK packet.
-    init(_ properties: ArrivedProperties) {
+    init(_ properties: ReceivedProperties) {
         self.init(
             receiveMaximum: properties.number16(MQTT_PROP_RECEIVE_MAXIMUM) ?? .max,
             maximumPacketSize: properties.number32(MQTT_PROP_MAXIMUM_PACKET_SIZE),
@@ -202,13 +202,13 @@ extension BrokerLimits {
     }
 
     /// The size of the largest packet, in bytes.
-    var maxBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.maxRest + 5) }
+    var maxBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.maxRemainingLength + 5) }
 }
 
 /// Conversions between a publication and libmosquitto's packets.
 extension Publication {
     /// Creates a publication from a received one.
-    init(_ message: mosquitto_message, _ properties: ArrivedProperties) throws(InvalidText) {
+    init(_ message: mosquitto_message, _ properties: ReceivedProperties) throws(InvalidText) {
         self.init(
             topic: try InvalidText.check(message.topic),
             payload: Array(UnsafeRawBufferPointer(start: message.payload, count: Int(message.payloadlen))),
@@ -220,7 +220,7 @@ extension Publication {
     }
 
     /// The maximum "remaining length" of an MQTT packet, in bytes: its length without the fixed header.
-    static let maxRest = 268_435_455
+    static let maxRemainingLength = 268_435_455
 
     /// The size of its packet, in bytes, fixed header included. Computed here because libmosquitto computes a slightly
     /// smaller size: it accepts a packet that it then can't send, keeps it, and tries it again on each connection.

@@ -145,7 +145,7 @@ public final class MQTTClient {
     public func connect(startsClean: Bool = false) throws(MQTTError) {
         switch driver?.state {
         case nil, .idle, .leaving: break
-        case .reaching, .connecting, .connected: throw MQTTError(.connected)
+        case .resolving, .connecting, .connected: throw MQTTError(.connected)
         }
         let next = try ClientDriver(
             settings, startsClean: startsClean, events: events, addresses: driver?.addresses ?? AddressChoice(),

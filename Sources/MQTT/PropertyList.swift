@@ -77,7 +77,7 @@ extension String {
 
 /// The MQTT properties of a received packet. libmosquitto owns them, and frees them when its callback returns. Each
 /// member returns nil for a property that the packet lacks.
-struct ArrivedProperties {
+struct ReceivedProperties {
     /// The head of libmosquitto's list; nil for a packet without properties.
     let pointer: OpaquePointer?  // const mosquitto_property
 
@@ -114,14 +114,14 @@ struct ArrivedProperties {
     /// The broker's reason text and the other broker that it refers to, for an error text. At most 200 characters each,
     /// and without control characters, because the broker is not trusted; nil if it sends neither.
     var explanation: String? {
-        let reason = (try? text(MQTT_PROP_REASON_STRING)).flatMap(\.self).map(Self.harmless)
-        let server = (try? text(MQTT_PROP_SERVER_REFERENCE)).flatMap(\.self).map { "use \(Self.harmless($0))" }
+        let reason = (try? text(MQTT_PROP_REASON_STRING)).flatMap(\.self).map(Self.sanitized)
+        let server = (try? text(MQTT_PROP_SERVER_REFERENCE)).flatMap(\.self).map { "use \(Self.sanitized($0))" }
         let parts = [reason, server].compactMap(\.self).filter { !$0.isEmpty }
         return parts.isEmpty ? nil : parts.joined(separator: "; ")
     }
 
     /// Returns at most 200 characters of a text, without control characters.
-    private static func harmless(_ text: String) -> String {
+    private static func sanitized(_ text: String) -> String {
         String(
             String.UnicodeScalarView(
                 text.unicodeScalars.prefix(200).filter { $0.properties.generalCategory != .control }))

@@ -136,6 +136,6 @@ struct AbsentHostsTests {
         let lab = Lab()
         for number in 0..<10_000 { _ = lab.hosts.follow(Origin(host: "greedy", user: "u\(number)")!, isOnline: false) }
         _ = lab.hosts.follow(desk, isOnline: false)
-        #expect(lab.hosts.saved()[desk] != nil && lab.hosts.saved().count <= HostTable.most)
+        #expect(lab.hosts.saved()[desk] != nil && lab.hosts.saved().count <= HostTable.maxHosts)
     }
 }

@@ -121,7 +121,8 @@ struct BoundValuesTests {
         for object in ["", "a/b", "\u{7}"] {
             let removal = try message(object).removal
             if case .notification = removal.content { Issue.record("it is a notification") }
-            #expect(removal.object == object && removal.name == "N" && removal.origin == desk && removal.isKept)
+            #expect(
+                removal.object == object && removal.name == "N" && removal.origin == desk && removal.isRetainedValue)
         }
     }
 

@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonBridge
 
 extension TopicCounts {
-    mutating func next(on topic: String) -> MessageProperties.Place { next(on: topic) { "another" } }
+    mutating func next(on topic: String) -> MessageProperties.SequenceNumber { next(on: topic) { "another" } }
 }
 
 @Suite("G2: what is bounded", .limited)
@@ -145,9 +145,9 @@ struct BoundsTests {
         #expect(table.take(plain(#"{"online": true}"#), of: origin) == HostTable.Host(isOnline: true))
         #expect(table.take(plain("nonsense"), of: origin) == nil && table[origin]?.isOnline == true)
         #expect(table.take(plain(""), of: origin) == HostTable.Host(isOnline: false) && table[origin] == nil)
-        for number in 0..<HostTable.most + 10 {
+        for number in 0..<HostTable.maxHosts + 10 {
             _ = table.take(plain("on"), of: Origin(host: "h\(number)", user: "u")!)
         }
-        #expect(table.hosts.count == HostTable.most)
+        #expect(table.hosts.count == HostTable.maxHosts)
     }
 }

@@ -22,15 +22,15 @@ struct FullHostsTests {
     @Test("One that is full is asked for nothing but what it may replace, and another one for all")
     func full() throws {
         var hosts = FullHosts()
-        #expect(try !hosts.hasNoRoom(for: value("a", of: "greedy")))
+        #expect(try !hosts.hasNoSpace(for: value("a", of: "greedy")))
         let isNews = [hosts.insert("greedy"), hosts.insert("greedy")]
         #expect(isNews == [true, false])
-        #expect(try !hosts.hasNoRoom(for: value("a", of: "greedy")), "nobody knows which ones the service has")
+        #expect(try !hosts.hasNoSpace(for: value("a", of: "greedy")), "nobody knows which ones the service has")
         hosts.found([try listed("a", of: "greedy"), try listed("b", of: "desk")])
-        #expect(try !hosts.hasNoRoom(for: value("a", of: "greedy")) && hosts.hasNoRoom(for: value("b", of: "greedy")))
-        #expect(try !hosts.hasNoRoom(for: value("a", of: "desk")))
+        #expect(try !hosts.hasNoSpace(for: value("a", of: "greedy")) && hosts.hasNoSpace(for: value("b", of: "greedy")))
+        #expect(try !hosts.hasNoSpace(for: value("a", of: "desk")))
         hosts.keeps(try value("c", of: "greedy"))
-        #expect(try !hosts.hasNoRoom(for: value("c", of: "greedy")), "one that came by itself")
+        #expect(try !hosts.hasNoSpace(for: value("c", of: "greedy")), "one that came by itself")
     }
 
     @Test("A value is known by what it is, on whatever topic it comes")
@@ -42,7 +42,7 @@ struct FullHostsTests {
         let publication = Publication(
             topic: text, payload: Array("{}".utf8), isRetained: true, userProperties: [UserProperty("object", "a")])
         let message = try InwardMessage(publication, on: try #require(BridgeTopic(text, in: "home")))
-        #expect(!hosts.hasNoRoom(for: message))
+        #expect(!hosts.hasNoSpace(for: message))
     }
 
     @Test("After a while it is tried again, and the service is asked again what it has")
@@ -50,16 +50,16 @@ struct FullHostsTests {
         var hosts = FullHosts()
         _ = hosts.insert("greedy")
         hosts.found([])
-        #expect(try hosts.hasNoRoom(for: value("b", of: "greedy")))
+        #expect(try hosts.hasNoSpace(for: value("b", of: "greedy")))
         hosts.tryAgain()
-        #expect(try !hosts.hasNoRoom(for: value("b", of: "greedy")))
+        #expect(try !hosts.hasNoSpace(for: value("b", of: "greedy")))
         let isNews = hosts.insert("greedy")
-        #expect(try isNews && !hosts.hasNoRoom(for: value("b", of: "greedy")))
+        #expect(try isNews && !hosts.hasNoSpace(for: value("b", of: "greedy")))
         hosts.found([])
-        #expect(try hosts.hasNoRoom(for: value("b", of: "greedy")))
+        #expect(try hosts.hasNoSpace(for: value("b", of: "greedy")))
         for _ in 0..<2 { hosts.tryAgain() }
         hosts.found([try listed("a", of: "greedy")])
-        #expect(try !hosts.hasNoRoom(for: value("b", of: "greedy")))
+        #expect(try !hosts.hasNoSpace(for: value("b", of: "greedy")))
     }
 
     @Test("Of more than are remembered the service is asked for each value")
@@ -68,7 +68,7 @@ struct FullHostsTests {
         for number in 0..<FullHosts.maxHosts { _ = hosts.insert("h\(number)") }
         let isNews = [hosts.insert("more"), hosts.insert("h1")]
         hosts.found([])
-        #expect(try isNews == [false, false] && !hosts.hasNoRoom(for: value("a", of: "more")))
-        #expect(try hosts.hasNoRoom(for: value("a", of: "h1")))
+        #expect(try isNews == [false, false] && !hosts.hasNoSpace(for: value("a", of: "more")))
+        #expect(try hosts.hasNoSpace(for: value("a", of: "h1")))
     }
 }

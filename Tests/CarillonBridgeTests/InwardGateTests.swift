@@ -31,7 +31,7 @@ struct InwardGateTests {
     ) -> Publication {
         var properties = MessageProperties()
         properties.hops = hops
-        properties.place = count.map { .init(run: "r", count: $0) }
+        properties.sequenceNumber = count.map { .init(run: "r", count: $0) }
         return Publication(
             topic: topic(.notification(name: name), of: origin, in: realm), payload: Array(payload.utf8),
             isRetained: isRetained, userProperties: properties.all)
@@ -48,7 +48,7 @@ struct InwardGateTests {
         case .unwanted(let name): "unwanted \(name)"
         case .refused(_, _, let reason, _): "refused as \(reason?.rawValue ?? "no loss")"
         case .repeated: "repeated"
-        case .message(let message): "\(message.name)" + (message.isToldAnew ? " anew" : "")
+        case .message(let message): "\(message.name)" + (message.mayBeOld ? " anew" : "")
         }
     }
 
@@ -128,7 +128,7 @@ struct InwardGateTests {
         #expect(
             judge(&gate, publication("org.example.A", of: other, count: 1)) == "org.example.A",
             "it has its number, whatever somebody says of its host")
-        var offline = presence.farewell(topic: online)
+        var offline = presence.offlineMessage(topic: online)
         offline.userProperties = []
         #expect(judge(&gate, offline) == "\(other.text) is off", "it was stripped before")
         #expect(judge(&gate, presence.announcement(answer: nil, asking: nil, topic: online)) == "\(other.text) is on")

@@ -40,11 +40,11 @@ struct InwardPostsTests {
             _ post: PostCall, completion: @escaping @Sendable (Result<Int, ServiceError>) -> Void
         ) throws(CenterError) {
             let value = post.userInfo["n"].map { "\($0)".filter(\.isNumber) } ?? ""
-            let isKept = post.options.retention != nil
+            let isRetainedValue = post.options.retention != nil
             lifetimes[post.name] = post.options.expiresAfter
             identities[post.name] = post.options.deduplicationID
             add(.post("\(post.name)=\(value.suffix(1))")) { [self] error in
-                if error == nil, isKept { values[post.name] = post.userInfo }
+                if error == nil, isRetainedValue { values[post.name] = post.userInfo }
                 completion(error.map { .failure($0) } ?? .success(1))
             }
         }
@@ -109,14 +109,14 @@ struct InwardPostsTests {
     }
 
     private func append(
-        _ name: String, _ number: Int64? = 1, isKept: Bool = false, isAnew: Bool = false,
+        _ name: String, _ number: Int64? = 1, isRetainedValue: Bool = false, isAnew: Bool = false,
         expiresAfter seconds: UInt32? = nil
     ) throws {
         let topic = try #require(BridgeTopic("carillon/1/home/lap/ann/n/\(name)", in: "home"))
         let publication = Publication(
             topic: "carillon/1/home/lap/ann/n/\(name)", payload: number.map { Array(#"{"n": \#($0)}"#.utf8) } ?? [],
-            isRetained: isKept, expiry: seconds)
-        posts.append(try InwardMessage(publication, on: topic).told(anew: isAnew))
+            isRetained: isRetainedValue, expiry: seconds)
+        posts.append(try InwardMessage(publication, on: topic).marked(anew: isAnew))
         posts.pump()
     }
 
@@ -148,33 +148,33 @@ struct InwardPostsTests {
     @Test("Messages are posted in order, and a value that was there before only if the session does not have it")
     func inOrder() throws {
         try append("A")
-        try append("V", 2, isKept: true, isAnew: true)
+        try append("V", 2, isRetainedValue: true, isAnew: true)
         try append("B")
         service.answer()
         #expect(service.log == [.post("A=1"), .question("V")], "all behind it wait")
         service.answer()
         #expect(service.log.suffix(2) == [.post("V=2"), .post("B=1")])
         service.answerAll()
-        try append("V", 2, isKept: true, isAnew: true)
+        try append("V", 2, isRetainedValue: true, isAnew: true)
         service.answerAll()
-        #expect(service.log.count == 5 && posts.isIdle && posts.alike == 1 && posts.imported == 3)
-        try append("V", nil, isKept: true)
+        #expect(service.log.count == 5 && posts.isIdle && posts.alreadyPresent == 1 && posts.imported == 3)
+        try append("V", nil, isRetainedValue: true)
         service.answerAll()
         #expect(service.log.last == .removal("V") && losses.all.isEmpty && posts.refused == 0)
     }
 
     @Test("A value whose post had no answer is not posted again over a later one")
     func later() throws {
-        try append("V", 1, isKept: true)
-        try append("V", 2, isKept: true)
+        try append("V", 1, isRetainedValue: true)
+        try append("V", 2, isRetainedValue: true)
         #expect(service.log == [.post("V=1"), .post("V=2")])
         service.fail()
         service.answerAll()
         #expect(service.log.count == 2 && service.values["V"] == ["n": .int64(2)])
         #expect(losses.all == ["1 V uncertain"] && posts.isIdle)
         // The same where the later one was found there.
-        try append("V", 3, isKept: true)
-        try append("V", 2, isKept: true, isAnew: true)
+        try append("V", 3, isRetainedValue: true)
+        try append("V", 2, isRetainedValue: true, isAnew: true)
         #expect(service.unanswered == [.post("V=3"), .question("V")])
         service.failLast()
         #expect(service.unanswered == [.post("V=3")])
@@ -188,8 +188,8 @@ struct InwardPostsTests {
 
     @Test("Two values without an answer: the later one is carried out again, in whatever order the answers fail")
     func bothUncertain() throws {
-        try append("V", 1, isKept: true)
-        try append("V", 2, isKept: true)
+        try append("V", 1, isRetainedValue: true)
+        try append("V", 2, isRetainedValue: true)
         service.failLast()
         service.fail()
         service.answerAll()
@@ -199,10 +199,10 @@ struct InwardPostsTests {
 
     @Test("What comes behind a value without an answer waits until that is certain")
     func waits() throws {
-        try append("V", 1, isKept: true)
+        try append("V", 1, isRetainedValue: true)
         try append("A")
         service.fail()
-        try append("V", 2, isKept: true)
+        try append("V", 2, isRetainedValue: true)
         #expect(service.unanswered == [.post("A=1")])
         service.answer()
         // The later one is the one that counts.
@@ -221,41 +221,41 @@ struct InwardPostsTests {
 
     @Test("A value for which there is no room is announced, and told for being posted when there is some")
     func noRoom() throws {
-        var told: [String] = []
-        posts.foundNoRoom = { message in
-            told.append(message.name)
-            return told.count == 1
+        var marked: [String] = []
+        posts.noteNoSpace = { message in
+            marked.append(message.name)
+            return marked.count == 1
         }
-        try append("V", 1, isKept: true)
-        try append("W", 1, isKept: true)
+        try append("V", 1, isRetainedValue: true)
+        try append("W", 1, isRetainedValue: true)
         try append("A")
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.fail(.refused(.init(.invalidName, message: "never")))
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.answerAll()
-        try append("V", 1, isKept: true)
+        try append("V", 1, isRetainedValue: true)
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.answerAll()
-        #expect(told == ["V", "V"] && losses.all == ["1 V refused", "1 W refused", "1 A refused"] && posts.isIdle)
+        #expect(marked == ["V", "V"] && losses.all == ["1 V refused", "1 W refused", "1 A refused"] && posts.isIdle)
     }
 
     @Test("R1: an earlier value ends for which there is no room as it is now, and not one that came since")
     func noRoomForChange() throws {
-        try append("V", 1, isKept: true)
+        try append("V", 1, isRetainedValue: true)
         service.answer()
-        try append("V", 2, isKept: true)
+        try append("V", 2, isRetainedValue: true)
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.answerAll()
         #expect(service.log == [.post("V=1"), .post("V=2"), .removal("V")] && service.values["V"] == nil)
-        try append("V", 3, isKept: true)
-        try append("V", 4, isKept: true)
+        try append("V", 3, isRetainedValue: true)
+        try append("V", 4, isRetainedValue: true)
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.answerAll()
         #expect(service.log.suffix(2) == [.post("V=3"), .post("V=4")] && service.values["V"] == ["n": .int64(4)])
         // While another one is compared, which goes on as itself; and the same one, which is later.
         for (other, expected) in [("W", Service.Kind.removal("V")), ("V", .post("V=6"))] {
-            try append("V", 5, isKept: true)
-            try append(other, 6, isKept: true, isAnew: true)
+            try append("V", 5, isRetainedValue: true)
+            try append(other, 6, isRetainedValue: true, isAnew: true)
             service.fail(.refused(.init(.limitExceeded, message: "full")))
             service.answer()
             #expect(service.unanswered.contains(.post("\(other)=6")) && service.unanswered.last == expected)
@@ -263,7 +263,7 @@ struct InwardPostsTests {
             #expect(service.values[other] == ["n": .int64(6)])
         }
         // The removal itself finds none either.
-        try append("V", 5, isKept: true)
+        try append("V", 5, isRetainedValue: true)
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         service.fail(.refused(.init(.limitExceeded, message: "full")))
         #expect(service.unanswered == [] && posts.isIdle)
@@ -272,21 +272,21 @@ struct InwardPostsTests {
     @Test("A value that is too large ends the earlier one, and a service that has too much to do is asked again later")
     func otherLimits() throws {
         var full: [String] = []
-        posts.foundNoRoom = { message in
+        posts.noteNoSpace = { message in
             full.append(message.name)
             return true
         }
-        try append("V", 1, isKept: true)
+        try append("V", 1, isRetainedValue: true)
         service.answer()
-        try append("V", 2, isKept: true)
+        try append("V", 2, isRetainedValue: true)
         service.fail(.refused(.init(.limitExceeded(.userInfoBytes, value: 10))))
         service.answerAll()
         #expect(service.values["V"] == nil && losses.all == ["1 V refused"] && full == [])
-        try append("W", 1, isKept: true)
+        try append("W", 1, isRetainedValue: true)
         service.fail(.refused(.init(.limitExceeded(.retained, value: 10))))
         service.answerAll()
         #expect(full == ["W"])
-        try append("U", 1, isKept: true)
+        try append("U", 1, isRetainedValue: true)
         let busy = ServiceError.refused(.init(.limitExceeded(.waitingCallBytes, value: 4096)))
         service.fail(busy)
         #expect(service.unanswered == [] && !posts.isIdle)
@@ -294,13 +294,13 @@ struct InwardPostsTests {
         service.answerAll()
         #expect(service.values["U"] == ["n": .int64(1)] && posts.isIdle && losses.all.count == 2)
         // Also where it was to end, or to be compared.
-        try append("U", nil, isKept: true)
+        try append("U", nil, isRetainedValue: true)
         service.fail(busy)
         #expect(service.unanswered == [] && !posts.isIdle)
         pass(seconds: 2)
         service.answerAll()
         #expect(service.values["U"] == nil && posts.isIdle && losses.all.count == 2)
-        try append("U", 2, isKept: true, isAnew: true)
+        try append("U", 2, isRetainedValue: true, isAnew: true)
         service.fail(busy)
         #expect(service.unanswered == [] && !posts.isIdle)
         pass(seconds: 2)
@@ -310,7 +310,7 @@ struct InwardPostsTests {
 
     @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")
     func comparison() throws {
-        try append("V", 1, isKept: true, isAnew: true)
+        try append("V", 1, isRetainedValue: true, isAnew: true)
         try append("A")
         var pauses: [Int64] = []
         for _ in 0..<8 {
@@ -325,7 +325,7 @@ struct InwardPostsTests {
         service.isThere = false
         service.fail()
         service.isThere = true
-        posts.serviceCame()
+        posts.serviceAppeared()
         service.answerAll()
         #expect(service.log.suffix(3) == [.question("V"), .post("V=1"), .post("A=1")])
         pass(seconds: 100)
@@ -334,14 +334,14 @@ struct InwardPostsTests {
 
     @Test("At the end nothing is lost without a word, whatever had an answer or none")
     func close() throws {
-        try append("V", 1, isKept: true)
-        try append("W", 1, isKept: true)
-        try append("W", 2, isKept: true)
+        try append("V", 1, isRetainedValue: true)
+        try append("W", 1, isRetainedValue: true)
+        try append("W", 2, isRetainedValue: true)
         try append("A")
         service.fail()
         try append("B")
         let left = posts.close()
-        #expect(left.map(\.name) == ["V", "W", "B"] && left.map(\.isToldAnew) == [true, true, false])
+        #expect(left.map(\.name) == ["V", "W", "B"] && left.map(\.mayBeOld) == [true, true, false])
         #expect(losses.all.sorted() == ["1 A uncertain", "1 W uncertain"])
         service.answerAll()
         #expect(posts.imported == 0 || losses.all.count == 2)
@@ -349,7 +349,7 @@ struct InwardPostsTests {
 
     @Test("What may not be imported any more is let go of, but for the one that is being compared")
     func unwanted() throws {
-        try append("V", 1, isKept: true, isAnew: true)
+        try append("V", 1, isRetainedValue: true, isAnew: true)
         try append("A")
         try append("B")
         posts.removeAll { $0.name != "B" }
@@ -360,10 +360,10 @@ struct InwardPostsTests {
     @Test("The time of a message goes on while it waits, and is no other one for that")
     func lifetimes() throws {
         service.isThere = false
-        try append("V", 1, isKept: true, expiresAfter: 60)
+        try append("V", 1, isRetainedValue: true, expiresAfter: 60)
         try append("N", 2, expiresAfter: 10)
         try append("M", 3, expiresAfter: 60)
-        try append("W", 4, isKept: true, expiresAfter: 5)
+        try append("W", 4, isRetainedValue: true, expiresAfter: 5)
         now.time = 30_500_000
         service.isThere = true
         posts.pump()

@@ -24,7 +24,7 @@ struct KeptHereTests {
 
     @Test("G3: it is here when all that makes it what it is is the same, whatever else is told of it")
     func same() throws {
-        #expect(try message().isKept(as: Self.here, ["level": .int64(7)], now: 0))
+        #expect(try message().isRetainedValue(as: Self.here, ["level": .int64(7)], now: 0))
     }
 
     @Test("G2: it is not here when its time is another")
@@ -32,11 +32,11 @@ struct KeptHereTests {
         var value = Self.here
         value.details["expiry"] = .int64(160_000_000)
         let userInfo: [String: PropertyList] = ["level": .int64(7)]
-        #expect(try !message().isKept(as: value, userInfo, now: 100_000_000))
+        #expect(try !message().isRetainedValue(as: value, userInfo, now: 100_000_000))
         let expiring = try message().expiring(after: 62)
-        #expect(expiring.isKept(as: value, userInfo, now: 100_000_000))
-        #expect(!expiring.isKept(as: value, userInfo, now: 110_000_000))
-        #expect(!expiring.isKept(as: Self.here, userInfo, now: 100_000_000))
+        #expect(expiring.isRetainedValue(as: value, userInfo, now: 100_000_000))
+        #expect(!expiring.isRetainedValue(as: value, userInfo, now: 110_000_000))
+        #expect(!expiring.isRetainedValue(as: Self.here, userInfo, now: 100_000_000))
     }
 
     @Test(
@@ -56,6 +56,6 @@ struct KeptHereTests {
     func another(change: @Sendable (inout RetainedValueInfo) -> Void) throws {
         var value = Self.here
         change(&value)
-        #expect(try !message().isKept(as: value, ["level": .int64(7)], now: 0))
+        #expect(try !message().isRetainedValue(as: value, ["level": .int64(7)], now: 0))
     }
 }

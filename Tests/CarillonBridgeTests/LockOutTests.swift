@@ -170,7 +170,7 @@ struct LockOutTests {
         try lab.post("bad", "good", isValue: true)
         lab.run(atMost: 4, cause: .ended(.protocolError))
         #expect(lab.lost == ["bad": 1] && lab.delivered == ["good"])
-        let kept: Set<ValueKind> = [ValueKind("bad", ""), ValueKind("good", "")]
+        let kept: Set<ValueKey> = [ValueKey("bad", ""), ValueKey("good", "")]
         lab.exporter.values.beginLooking()
         // The broker shows neither of them.
         let isReplayNeeded = lab.exporter.compare(with: kept, hasLooked: true).isReplayNeeded

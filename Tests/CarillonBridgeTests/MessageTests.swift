@@ -26,10 +26,10 @@ struct MessageTests {
     @Test("A plain client's JSON is a notification, whatever else it does not say")
     func plain() throws {
         let message = try read(#"{"bytes": 4711, "name": "a"}"#)
-        #expect(message.name == "com.example.Saved" && message.object.isEmpty && !message.isKept)
+        #expect(message.name == "com.example.Saved" && message.object.isEmpty && !message.isRetainedValue)
         #expect(message.origin == Origin(host: "lap", user: "ben"))
         #expect(userInfo(message) == ["bytes": .int64(4711), "name": .string("a")])
-        #expect(message.properties.place == nil)
+        #expect(message.properties.sequenceNumber == nil)
         #expect(userInfo(try read("")) == [:])
         #expect(userInfo(try read("21.5")) == ["value": .double(21.5)])
         #expect(userInfo(try read(#"["a", 1]"#)) == ["value": .array([.string("a"), .int64(1)])])
@@ -68,7 +68,7 @@ struct MessageTests {
                 ("z", ""),
             ])
         #expect(message.object == "a.txt")
-        #expect(message.properties.place == MessageProperties.Place(run: "x1", count: 3))
+        #expect(message.properties.sequenceNumber == MessageProperties.SequenceNumber(run: "x1", count: 3))
         #expect(message.properties.serial == 7)
         #expect(try read("{}", [("object-percent", "a%0Ab")]).object == "a\nb")
     }
@@ -95,9 +95,9 @@ struct MessageTests {
         let topic = "carillon/1/home/lap/ben/v/com/example/Battery/BAT0"
         let message = try read(#"{"level": 50}"#, topic: topic, isRetained: true, expiry: 60)
         #expect(message.name == "com.example.Battery" && message.object == "BAT0")
-        #expect(message.isKept && message.expiresAfter == 60 && !message.isToldAnew)
-        #expect(message.told(anew: true).isToldAnew)
-        #expect(try read("{}", [("value", "1")]).isToldAnew)
+        #expect(message.isRetainedValue && message.expiresAfter == 60 && !message.mayBeOld)
+        #expect(message.marked(anew: true).mayBeOld)
+        #expect(try read("{}", [("value", "1")]).mayBeOld)
         guard case .removal = try read("", topic: topic, isRetained: true).content else {
             Issue.record("it is no removal")
             return
@@ -108,7 +108,7 @@ struct MessageTests {
     func roundTrip() throws {
         var properties = MessageProperties()
         (properties.object, properties.serial, properties.hops, properties.time) = ("a\u{7}b", 9, 1, -5)
-        properties.place = .init(run: "r", count: 12)
+        properties.sequenceNumber = .init(run: "r", count: 12)
         properties.isOldValue = true
         properties.identity = "1000/9/-5"
         #expect(MessageProperties(properties.all) == properties)

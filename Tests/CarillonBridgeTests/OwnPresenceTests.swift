@@ -27,7 +27,7 @@ struct OwnPresenceTests {
                 for other in bridges.indices where !gaveWay.contains(other) {
                     switch bridges[other].judge(next, isRetained: false) {
                     case .none: break
-                    case .giveWay: gaveWay.insert(other)
+                    case .disconnectForOther: gaveWay.insert(other)
                     case .correct(let answer): line.append(announcement(by: other, answer: answer, asks: true))
                     }
                 }
@@ -64,7 +64,7 @@ struct OwnPresenceTests {
         // It asks the same again, so that the answer that is on its way counts.
         let answer = pair.announcement(by: 0, answer: "challenge 2", asks: true)
         _ = pair.announcement(by: 1, answer: nil, asks: true)
-        #expect(pair.bridges[1].judge(answer, isRetained: false) == .giveWay)
+        #expect(pair.bridges[1].judge(answer, isRetained: false) == .disconnectForOther)
     }
 
     @Test("A challenge that nobody answered is closed")
@@ -77,7 +77,9 @@ struct OwnPresenceTests {
         #expect(
             own.judge(other.announcement(answer: "one", asking: nil, topic: "t"), isRetained: false)
                 == .correct(answer: nil))
-        #expect(own.judge(other.announcement(answer: "two", asking: nil, topic: "t"), isRetained: false) == .giveWay)
+        #expect(
+            own.judge(other.announcement(answer: "two", asking: nil, topic: "t"), isRetained: false)
+                == .disconnectForOther)
     }
 
     @Test("A message that is marked as kept is older only until the broker has shown the bridge's own")
@@ -106,6 +108,6 @@ struct OwnPresenceTests {
             let publication = Publication(topic: "t", payload: Array(payload.utf8))
             #expect(own.judge(publication, isRetained: false) == .correct(answer: nil), "\(payload)")
         }
-        #expect(own.judge(other.farewell(topic: "t"), isRetained: false) == .correct(answer: nil))
+        #expect(own.judge(other.offlineMessage(topic: "t"), isRetained: false) == .correct(answer: nil))
     }
 }

@@ -14,7 +14,7 @@ struct OwnValuesTests {
             expiry: nil, properties: MessageProperties())
     }
 
-    private func kinds(_ objects: String...) -> Set<ValueKind> { Set(objects.map { ValueKind("N", $0) }) }
+    private func kinds(_ objects: String...) -> Set<ValueKey> { Set(objects.map { ValueKey("N", $0) }) }
 
     /// The broker shows these contents of objects.
     private func show(_ contents: [String: String], to values: inout OwnValues) {
@@ -79,13 +79,13 @@ struct OwnValuesTests {
         _ = values.publish(message("a", "1"), isReplayed: false)
         show(["a": "1", "b": "1"], to: &values)
         let gone1 = values.compare(with: kinds("a")) { _ in true }.gone
-        #expect(gone1 == [ValueKind("N", "b")])
+        #expect(gone1 == [ValueKey("N", "b")])
         show(["b": "1"], to: &values)
         values.willAsk()
         let gone2 = values.compare(with: kinds("a")) { _ in false }.gone
         #expect(gone2 == [])
         let gone3 = values.compare(with: []) { _ in false }.gone
-        #expect(gone3 == [ValueKind("N", "a")], "this process has published it")
+        #expect(gone3 == [ValueKey("N", "a")], "this process has published it")
         let gone4 = values.compare(with: []) { _ in true }.gone
         #expect(gone4 == [])
     }
@@ -96,10 +96,10 @@ struct OwnValuesTests {
         values.willAsk()
         _ = values.publish(message("a", "1"), isReplayed: false)
         let early = values.compare(with: []) { _ in true }
-        #expect(early.gone == [] && early.isUnsure, "perhaps it was removed as well, so it is asked for again")
+        #expect(early.gone == [] && early.mustAskAgain, "perhaps it was removed as well, so it is asked for again")
         values.willAsk()
         let late = values.compare(with: []) { _ in true }
-        #expect(late.gone == [ValueKind("N", "a")] && !late.isUnsure)
+        #expect(late.gone == [ValueKey("N", "a")] && !late.mustAskAgain)
     }
 
     @Test("A value that an earlier bridge left to publish, and that is gone, is removed behind it")
@@ -111,7 +111,7 @@ struct OwnValuesTests {
         let isPublished = values.publish(message("there", "1"), isReplayed: true)
         #expect(!isPublished, "it waits in the queue")
         let gone = values.compare(with: kinds("there")) { _ in true }.gone
-        #expect(gone == [ValueKind("N", "gone")], "the broker has not shown it, as it was not sent yet")
+        #expect(gone == [ValueKey("N", "gone")], "the broker has not shown it, as it was not sent yet")
     }
 
     @Test("A value that was lost before it was sent comes again, and an older one is removed with it")
@@ -129,24 +129,24 @@ struct OwnValuesTests {
         values.lost(message("c", "1"))
         values.willAsk()
         let gone = values.compare(with: kinds("a", "b"), hasLooked: false) { _ in true }.gone
-        #expect(gone == [ValueKind("N", "c")])
+        #expect(gone == [ValueKey("N", "c")])
     }
 
     @Test("What is missed while the service sends its values again is not made good by that")
     func missed() {
         var values = OwnValues()
-        var states = [values.hasMissedSome]
-        values.missedSome()
+        var states = [values.mayLackValues]
+        values.noteMissed()
         let first = values.misses
-        values.missedSome()
+        values.noteMissed()
         let second = values.misses
         values.replayed(behind: first)
-        states.append(values.hasMissedSome)
+        states.append(values.mayLackValues)
         values.replayed(behind: second)
-        states.append(values.hasMissedSome)
+        states.append(values.mayLackValues)
         // One that began before, and ends late.
         values.replayed(behind: first)
-        states.append(values.hasMissedSome)
+        states.append(values.mayLackValues)
         #expect(states == [false, true, false, false])
     }
 

@@ -14,7 +14,7 @@ import Testing
 @Suite("G4, G5: questions to the service", .limited)
 struct PagedQuestionTests {
     /// Answers in its order; the last answer again and again.
-    private final class Service: AskedService {
+    private final class Service: CallableService {
         var isThere = true
         var asked: [FollowInterest] = []
         var answers: [Result<[String], ServiceError>] = []

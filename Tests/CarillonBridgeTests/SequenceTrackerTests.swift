@@ -12,7 +12,7 @@ struct SequenceTrackerTests {
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
         func check(_ count: UInt64, isValue: Bool = true, mayOvertake: Bool = false) -> SequenceTracker.Verdict {
             places.check(
-                topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
+                topic: "t", origin: origin, name: "N", sequenceNumber: .init(run: "r", count: count), isValue: isValue,
                 mayOvertake: mayOvertake, now: start)
         }
         #expect(check(1) == .first && check(5, mayOvertake: true) == .new)
@@ -31,7 +31,7 @@ struct SequenceTrackerTests {
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
         func check(_ count: UInt64, isValue: Bool) -> SequenceTracker.Verdict {
             places.check(
-                topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
+                topic: "t", origin: origin, name: "N", sequenceNumber: .init(run: "r", count: count), isValue: isValue,
                 now: start)
         }
         #expect(check(6, isValue: false) == .first && check(5, isValue: true) == .first)
@@ -49,7 +49,7 @@ struct SequenceTrackerTests {
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
         func check(_ count: UInt64, isValue: Bool = true) -> SequenceTracker.Verdict {
             places.check(
-                topic: "t", origin: origin, name: "N", place: .init(run: "r", count: count), isValue: isValue,
+                topic: "t", origin: origin, name: "N", sequenceNumber: .init(run: "r", count: count), isValue: isValue,
                 now: start)
         }
         #expect(check(2) == .first && check(2) == .repeated)
@@ -57,7 +57,7 @@ struct SequenceTrackerTests {
         let saved = places.saved
         #expect(check(2, isValue: false) == .repeated)
         places = SequenceTracker()
-        for place in saved { places.restore(place, now: start) }
+        for sequenceNumber in saved { places.restore(sequenceNumber, now: start) }
         #expect(check(1) == .repeated)
         places.valueIsGone(on: "t")
         #expect(check(2) == .first && check(2) == .repeated)
@@ -70,7 +70,7 @@ struct SequenceTrackerTests {
         _ places: inout SequenceTracker, _ count: UInt64, run: String = "a", topic: String = "t", at seconds: Int = 0
     ) -> SequenceTracker.Verdict {
         places.check(
-            topic: topic, origin: origin, name: "N", place: .init(run: run, count: count),
+            topic: topic, origin: origin, name: "N", sequenceNumber: .init(run: run, count: count),
             now: start + .seconds(seconds))
     }
 
@@ -181,8 +181,8 @@ struct SequenceTrackerTests {
     @Test("What has no number is the first, or new")
     func plain() {
         var places = SequenceTracker()
-        #expect(places.check(topic: "t", origin: origin, name: "N", place: nil, now: start) == .first)
+        #expect(places.check(topic: "t", origin: origin, name: "N", sequenceNumber: nil, now: start) == .first)
         _ = check(&places, 1)
-        #expect(places.check(topic: "t", origin: origin, name: "N", place: nil, now: start) == .new)
+        #expect(places.check(topic: "t", origin: origin, name: "N", sequenceNumber: nil, now: start) == .new)
     }
 }

@@ -13,29 +13,29 @@ struct SessionQueueTests {
 
     @Test("They may come as long as the bridge has not read for a minute and a half; a session of its own has none")
     func readingTime() {
-        var queue = SessionQueue()
-        #expect(!queue.mayComeStill(now: start))
+        var queue = SessionQueueEstimate()
+        #expect(!queue.mayStillDeliver(now: start))
         queue.begin(sessionPresent: false, isPaused: false, now: start)
-        #expect(!queue.mayComeStill(now: start))
+        #expect(!queue.mayStillDeliver(now: start))
         queue.begin(sessionPresent: true, isPaused: false, now: start)
-        #expect(queue.mayComeStill(now: time(89)))
-        #expect(!queue.mayComeStill(now: time(90)))
+        #expect(queue.mayStillDeliver(now: time(89)))
+        #expect(!queue.mayStillDeliver(now: time(90)))
     }
 
     @Test("A pause in reading does not count, nor does one that is there at the beginning")
     func pauses() {
-        var queue = SessionQueue()
+        var queue = SessionQueueEstimate()
         queue.begin(sessionPresent: true, isPaused: true, now: start)
-        #expect(queue.mayComeStill(now: time(500)))
+        #expect(queue.mayStillDeliver(now: time(500)))
         queue.resume(now: time(500))
         queue.pause(now: time(550))
-        #expect(queue.mayComeStill(now: time(900)))
+        #expect(queue.mayStillDeliver(now: time(900)))
         queue.resume(now: time(900))
-        #expect(queue.mayComeStill(now: time(939)))
-        #expect(!queue.mayComeStill(now: time(940)))
+        #expect(queue.mayStillDeliver(now: time(939)))
+        #expect(!queue.mayStillDeliver(now: time(940)))
         queue.pause(now: time(950))
-        #expect(!queue.mayComeStill(now: time(950)), "it is read")
+        #expect(!queue.mayStillDeliver(now: time(950)), "it is read")
         queue.resume(now: time(951))
-        #expect(!queue.mayComeStill(now: time(951)))
+        #expect(!queue.mayStillDeliver(now: time(951)))
     }
 }

@@ -15,10 +15,10 @@ struct StateTests {
         var places = SequenceTracker()
         let origin = Origin(host: "lap", user: "ben")!
         _ = places.check(
-            topic: "t", origin: origin, name: "N", place: .init(run: "x", count: .max), now: .now)
+            topic: "t", origin: origin, name: "N", sequenceNumber: .init(run: "x", count: .max), now: .now)
         var properties = MessageProperties()
         (properties.object, properties.hops, properties.serial, properties.time) = ("o", 1, 7, -3)
-        properties.place = .init(run: "r1", count: 2)
+        properties.sequenceNumber = .init(run: "r1", count: 2)
         properties.identity = "1000/7/-3"
         let message = OutwardMessage(
             name: "N", object: "o", payload: [0, 0xFF, 7], contentType: "application/json", isRetained: true, expiry: 9,
@@ -48,12 +48,12 @@ struct StateTests {
     func goesOn() throws {
         let read = try #require(SavedState(state().bytes(now: 0), now: 0))
         var (counts, places) = (read.counts, SequenceTracker())
-        for place in read.places { places.restore(place, now: .now) }
+        for sequenceNumber in read.places { places.restore(sequenceNumber, now: .now) }
         let next = counts.next(on: "b")
         #expect(next == .init(run: "r1", count: 3))
         let origin = Origin(host: "lap", user: "ben")!
         let verdict = places.check(
-            topic: "t", origin: origin, name: "N", place: .init(run: "x", count: 5), now: .now)
+            topic: "t", origin: origin, name: "N", sequenceNumber: .init(run: "x", count: 5), now: .now)
         #expect(verdict == .repeated)
     }
 
@@ -67,7 +67,7 @@ struct StateTests {
             userProperties: [UserProperty("serial", "5"), UserProperty("count", "7")])
         var state = state()
         state.inbox = [
-            try InwardMessage(publication, on: topic), try InwardMessage(publication, on: topic).told(anew: true),
+            try InwardMessage(publication, on: topic), try InwardMessage(publication, on: topic).marked(anew: true),
         ]
         state.imports = [.below("a."), .all, .exactly("b")]
         state.losses = [
@@ -77,9 +77,9 @@ struct StateTests {
         let later: Int64 = 30_000_000
         let read = try #require(SavedState(state.bytes(now: 0), now: later))
         #expect(read.losses == state.losses && read.imports == state.imports)
-        #expect(read.inbox.map(\.isToldAnew) == [false, true])
+        #expect(read.inbox.map(\.mayBeOld) == [false, true])
         let message = try #require(read.inbox.first)
-        #expect(message.name == "a.b" && message.object == "o/1" && message.origin == lap && message.isKept)
+        #expect(message.name == "a.b" && message.object == "o/1" && message.origin == lap && message.isRetainedValue)
         #expect(message.properties.serial == 5 && message.expiresAfter == 60)
         if case .notification(let userInfo) = message.content {
             #expect(userInfo == ["n": .int64(1)])
@@ -90,13 +90,18 @@ struct StateTests {
         var places = SequenceTracker()
         let start = SuspendingClock.now
         for count: UInt64 in [1, 5] {
-            _ = places.check(topic: "t", origin: lap, name: "N", place: .init(run: "x", count: count), now: start)
+            _ = places.check(
+                topic: "t", origin: lap, name: "N", sequenceNumber: .init(run: "x", count: count), now: start)
         }
         state.places = places.saved
         var after = SequenceTracker()
-        for place in try #require(SavedState(state.bytes(now: 0), now: 0)).places { after.restore(place, now: start) }
+        for sequenceNumber in try #require(SavedState(state.bytes(now: 0), now: 0)).places {
+            after.restore(sequenceNumber, now: start)
+        }
         #expect(after.isWaiting && after.losses(at: start + .seconds(4)).isEmpty)
-        #expect(after.check(topic: "t", origin: lap, name: "N", place: .init(run: "x", count: 3), now: start) == .new)
+        #expect(
+            after.check(topic: "t", origin: lap, name: "N", sequenceNumber: .init(run: "x", count: 3), now: start)
+                == .new)
         #expect(after.losses(at: start + .seconds(6)).map(\.count).reduce(0, +) == 2)
     }
 

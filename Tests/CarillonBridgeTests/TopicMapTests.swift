@@ -76,7 +76,7 @@ struct TopicMapTests {
         #expect(north.topic == "carillon/1/home/zigbee2mqtt/device/n/org/zigbee/All")
         #expect(north.userProperties.first { $0.name == "object" }?.value == "hall/north")
         let read = try #require(MessageProperties(north.userProperties))
-        #expect(read.place == nil && read.hops == 0)
+        #expect(read.sequenceNumber == nil && read.hops == 0)
         publication.topic = "zigbee2mqtt/lamp"
         publication.isRetained = true
         let value = try #require(map.translated(publication, in: "home"))

@@ -46,7 +46,7 @@ struct ValueAuditTests {
             if let id = link.unsubscribe(old.sorted()) { audit.unsubscribed(by: id) }
             let id = link.subscribe(
                 new.sorted().map { TopicFilter($0, keepsRetainFlag: true, retainHandling: .always) })
-            if id != nil { audit.doubt() }
+            if id != nil { audit.request() }
             subscribed = link.isConnected ? filters : []
         }
 
@@ -210,7 +210,7 @@ struct ValueAuditTests {
         lab.has("N", "b")
         lab.audit.take(Publication(topic: Lab.topic("N", "b"), payload: [1], isRetained: true), isWanted: true)
         lab.certain()
-        lab.audit.doubt()
+        lab.audit.request()
         lab.pass(seconds: 100)
         #expect(lab.gone == [Lab.topic("N", "b")])
     }
@@ -359,7 +359,7 @@ struct ValueAuditTests {
         // The broker sent them before this connection.
         lab.broker.isForgetful = false
         lab.certain()
-        lab.audit.doubtAfterDrops()
+        lab.audit.requestAfterDrops()
         lab.broker.forgetAsked()
         lab.pass(seconds: 60)
         #expect(lab.gone.count == 10)

@@ -2,7 +2,7 @@
 import CarillonMQTT
 import CarillonMainLoop
 
-/// The receiver of the events of a ``BrokerLink``: ``Crossing``. Called on the loop's thread.
+/// The receiver of the events of a ``BrokerLink``: ``BridgeInstance``. Called on the loop's thread.
 protocol BrokerLinkDelegate: AnyObject {
     /// Called when the state of the link, or the reason in its status, has changed.
     func brokerChanged()
@@ -28,7 +28,7 @@ protocol BrokerLinkDelegate: AnyObject {
     func brokerHasShown()
 }
 
-/// The connection to the broker, which a ``Crossing`` owns. It reconnects with growing pauses, sends and receives
+/// The connection to the broker, which a ``BridgeInstance`` owns. It reconnects with growing pauses, sends and receives
 /// messages, queries retained messages, and renews a connection on which the broker has dropped messages. It does not
 /// reconnect after another bridge with the same identity has connected, and while the session has no notification
 /// service.
@@ -82,7 +82,7 @@ final class BrokerLink {
     /// The queries of retained messages.
     private var queries: RetainedQueries!
     /// The estimate whether the broker still sends messages that it has queued for the session.
-    private var queue = SessionQueue()
+    private var queue = SessionQueueEstimate()
     /// The next pause before an attempt, in milliseconds.
     private var pause: UInt32 = 1_000
     /// Runs before the next attempt, or limits the end of the connection.
@@ -117,7 +117,7 @@ final class BrokerLink {
     private(set) var pauses: UInt64 = 0
     /// The pending end of the connection, which follows the acknowledgment of the last publication (`id`). `then` is
     /// the state afterwards.
-    private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
+    private var pendingEnd: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
     /// Creates a link without a connection.
     ///
@@ -138,12 +138,12 @@ final class BrokerLink {
     var missingGrant: String? { grants.reason(limits) }
 
     /// Whether there is an accepted connection that is not about to end.
-    var isConnected: Bool { state == .connected && farewell == nil }
+    var isConnected: Bool { state == .connected && pendingEnd == nil }
 
     /// Begins to connect, with the session that the broker may have kept.
     func connect() {
         timer = nil
-        guard farewell == nil else { return }
+        guard pendingEnd == nil else { return }
         state = .connecting
         do throws(MQTTError) {
             try client.connect(startsClean: false)
@@ -156,36 +156,36 @@ final class BrokerLink {
     ///
     /// - Parameters:
     ///   - state: the state afterwards.
-    ///   - lastWords: the last message; nil for none.
+    ///   - lastMessage: the last message; nil for none.
     ///   - done: called when the connection has ended, after one second at most.
     func end(
-        as state: State, _ lastWords: Publication?, reason: ReasonCode = .success, _ done: @escaping () -> Void = {}
+        as state: State, _ lastMessage: Publication?, reason: ReasonCode = .success, _ done: @escaping () -> Void = {}
     ) {
         timer = nil
         isRenewed = false
         // If a call is in progress, it ends now.
-        endFarewell()
+        finishEnd()
         guard self.state == .connected else {
             client.disconnect(reason)
             self.state = state
             return done()
         }
         queries.withdraw()
-        let id = lastWords.flatMap { try? client.publish($0) }
-        farewell = (id, state, reason, done)
-        if id == nil { return endFarewell() }
-        timer = .once(milliseconds: 1_000, on: context) { [unowned self] in endFarewell() }
+        let id = lastMessage.flatMap { try? client.publish($0) }
+        pendingEnd = (id, state, reason, done)
+        if id == nil { return finishEnd() }
+        timer = .once(milliseconds: 1_000, on: context) { [unowned self] in finishEnd() }
     }
 
     /// Ends the connection, because the last message is acknowledged or the time limit has passed.
-    private func endFarewell() {
-        guard let farewell else { return }
-        self.farewell = nil
+    private func finishEnd() {
+        guard let pendingEnd else { return }
+        self.pendingEnd = nil
         timer = nil
-        client.disconnect(farewell.reason)
+        client.disconnect(pendingEnd.reason)
         ended(because: nil)
-        state = farewell.then
-        farewell.done()
+        state = pendingEnd.then
+        pendingEnd.done()
     }
 
     /// Resets everything that belongs to an accepted connection, and informs the delegate.
@@ -272,15 +272,15 @@ final class BrokerLink {
 
     /// Disconnects for some minutes, because another bridge with the same realm, host and user is alive. It does not
     /// publish that the host is offline, because the host of the other bridge is the same.
-    func giveWay() {
+    func disconnectForOther() {
         guard isConnected else { return }
         client.disconnect(.success)
         ended(because: nil)
-        stayAway()
+        waitAfterTakeover()
     }
 
     /// Waits until the next attempt after another bridge has connected.
-    private func stayAway() {
+    private func waitAfterTakeover() {
         Log.warning(
             "another bridge has connected with the same realm, host and user: reconnecting in "
                 + "\(Self.patienceAfterTakeover / 60_000) minutes; give one of them another name in bridge.conf")
@@ -377,7 +377,7 @@ final class BrokerLink {
     /// - Returns: whether the connection will be renewed.
     @discardableResult
     func noteMissing(since begin: SuspendingClock.Instant? = nil, mayBeOlder: Bool) -> Bool {
-        guard isConnected, let shownAt, (begin ?? context.now) - shownAt < Self.timeOfDoubt,
+        guard isConnected, let shownAt, (begin ?? context.now) - shownAt < Self.suspicionTime,
             !(mayBeOlder && isRenewed)
         else { return false }
         noteDropped()
@@ -386,7 +386,7 @@ final class BrokerLink {
     }
 
     /// The time after a query in which missing messages may have been dropped because of it.
-    private static let timeOfDoubt = Duration.seconds(120)
+    private static let suspicionTime = Duration.seconds(120)
 
     /// The canary: a topic on which the broker certainly has a message, and a filter for it that no other subscription
     /// uses.
@@ -396,7 +396,7 @@ final class BrokerLink {
     }
 
     /// Whether a message of a subscription may be old, because the broker had queued it for this session.
-    var mayBeQueued: Bool { queue.mayComeStill(now: context.now) }
+    var mayBeQueued: Bool { queue.mayStillDeliver(now: context.now) }
 
     /// Whether the broker has ever shown the canary to this client.
     var showsCanary: Bool { queries.hasSeenCanary }
@@ -428,13 +428,13 @@ extension BrokerLink: MQTTClientDelegate {
     /// Handles the end of a connection or attempt that this link did not end itself.
     func disconnected(_ error: MQTTError) {
         ended(because: error)
-        if farewell != nil { return endFarewell() }
+        if pendingEnd != nil { return finishEnd() }
         switch state {
         case .starting, .stopped, .held: return
         case .connecting, .connected, .waiting, .takenOver: break
         }
         guard error.reason == .sessionTakenOver else { return wait(because: error.description) }
-        stayAway()
+        waitAfterTakeover()
     }
 
     /// Passes a message on. Retained messages may also be answers to queries.
@@ -447,7 +447,7 @@ extension BrokerLink: MQTTClientDelegate {
 
     /// Passes an acknowledgment on, or ends the connection after the last message.
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
-        if let farewell, farewell.id == id { return endFarewell() }
+        if let pendingEnd, pendingEnd.id == id { return finishEnd() }
         delegate?.brokerAcknowledged(id, reason)
     }
 

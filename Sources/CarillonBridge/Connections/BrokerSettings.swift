@@ -37,7 +37,7 @@ extension MQTTClient.Settings {
             MQTTClient.TLS(
                 authorityFile: tls.authorityFile, certificateFile: tls.certificateFile, keyFile: tls.keyFile)
         }
-        settings.will = presence.farewell(
+        settings.will = presence.offlineMessage(
             topic: BridgeTopic(.online, of: origin).text(in: configuration.realm))
         settings.willDelay = secondsBeforeWill
         return settings

@@ -6,7 +6,7 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The receiver of the events of a ``CenterLink``: ``Crossing``. Called on the loop's thread.
+/// The receiver of the events of a ``CenterLink``: ``BridgeInstance``. Called on the loop's thread.
 protocol CenterLinkDelegate: AnyObject {
     /// Called for each notification of the session for which the bridge is registered.
     func arrived(_ notification: ArrivedNotification)
@@ -200,7 +200,7 @@ final class CenterLink: @unchecked Sendable {
 
     /// Posts a marker.
     private func postMark(_ object: String) {
-        tell(Self.markName, about: object, [:]) { [weak self] isTaken in
+        announce(Self.markName, about: object, [:]) { [weak self] isTaken in
             guard let self, !isTaken else { return }
             marks[object]?.retry = .once(milliseconds: Self.pauseOfMarks, on: context) { [unowned self] in
                 postMark(object)
@@ -245,7 +245,8 @@ final class CenterLink: @unchecked Sendable {
     /// - Parameters:
     ///   - object: its object; empty for none.
     ///   - isValue: whether the service retains it until the bridge leaves the bus.
-    func tell(_ name: String, about object: String = "", _ userInfo: [String: PropertyList], isValue: Bool = false) {
+    func announce(_ name: String, about object: String = "", _ userInfo: [String: PropertyList], isValue: Bool = false)
+    {
         var options = PostOptions()
         if isValue { options.retention = Retention(whileConnected: true) }
         do throws(CenterError) {
@@ -259,7 +260,7 @@ final class CenterLink: @unchecked Sendable {
     ///
     /// - Parameter outcome: receives whether the service has accepted it. Never called before this returns; not called
     ///   for an invalid notification.
-    func tell(
+    func announce(
         _ name: String, about object: String, _ userInfo: [String: PropertyList],
         outcome: @escaping (_ isTaken: Bool) -> Void
     ) {
@@ -284,7 +285,7 @@ private final class MainThreadClosure<Argument>: @unchecked Sendable {
 }
 
 /// Method calls to the service.
-extension CenterLink: AskedService {
+extension CenterLink: CallableService {
     func ask<Method: CenterMethod>(
         _ method: Method, completion: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void
     ) {

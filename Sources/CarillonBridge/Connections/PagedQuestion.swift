@@ -5,7 +5,7 @@ import CarillonWire
 
 /// The notification service, which may be absent, as the target of method calls: ``CenterLink``, or a substitute in
 /// tests.
-protocol AskedService: AnyObject {
+protocol CallableService: AnyObject {
     /// Whether the service is connected.
     var isThere: Bool { get }
     /// Calls a method.
@@ -16,7 +16,7 @@ protocol AskedService: AnyObject {
 }
 
 /// A question to the notification service whose answer is a list in pages, such as the wanted names or the retained
-/// values (G4, G5). ``Crossing`` asks it again whenever the list may have changed. It receives the complete list.
+/// values (G4, G5). ``BridgeInstance`` asks it again whenever the list may have changed. It receives the complete list.
 ///
 /// If the service is connected and does not answer, the question is asked again from the beginning: after one second,
 /// and then with growing pauses. After the service was absent, the owner has to ask again.
@@ -34,7 +34,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
 
     /// The subject of the list, for the log.
     private let subject: String
-    private unowned let service: any AskedService
+    private unowned let service: any CallableService
     private let context: MainContext
     private let pauses: Pauses
     /// The call for the first page.
@@ -79,7 +79,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     ///   - began: called whenever the question is asked from the beginning.
     ///   - answered: receives all pages.
     init(
-        _ subject: String, of service: any AskedService, on context: MainContext, pauses: Pauses = Pauses(),
+        _ subject: String, of service: any CallableService, on context: MainContext, pauses: Pauses = Pauses(),
         first: Method, further: @escaping (Method.Reply) -> Method?, began: @escaping () -> Void = {},
         answered: @escaping ([Method.Reply]) -> Void
     ) {

@@ -7,7 +7,7 @@ import CarillonMainLoop
 /// compare values and presences with the broker.
 ///
 /// A query takes these steps:
-/// 1. Subscribe to its filters, in packets of at most ``together`` filters.
+/// 1. Subscribe to its filters, in packets of at most ``batchSize`` filters.
 /// 2. Wait until no message of it has arrived for a while, because some brokers send the messages in the background.
 /// 3. Unsubscribe. The broker answers behind all earlier messages, so that neither a slow link nor paused reading makes
 ///    a message seem missing.
@@ -60,7 +60,7 @@ final class RetainedQueries {
     private static let lastOfIdentifiers: UInt32 = 268_435_455
 
     /// The maximum number of filters in a packet.
-    static let together = 32
+    static let batchSize = 32
 
     /// A query that is in progress or waits.
     private final class Query {
@@ -188,7 +188,7 @@ final class RetainedQueries {
     private func begin(_ query: Query) {
         let (filters, canary) = (query.filters, query.usesCanary ? canary : nil)
         query.canary = canaryContent
-        for part in filters.chunks(of: Self.together) {
+        for part in filters.chunks(of: Self.batchSize) {
             // All filters of a packet have the same options. The canary is a message of this client itself, so with a
             // canary no filter excludes own messages.
             var packet = part.map { filter($0, excludesOwn: query.excludesOwn && canary == nil) }
@@ -255,7 +255,7 @@ final class RetainedQueries {
             switch query.phase {
             case .showing: end(query)
             case .asking, .ending:
-                for part in query.filters.chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
+                for part in query.filters.chunks(of: Self.batchSize) { _ = unsubscribe(Array(part)) }
                 query.answer.outcome = .unanswered
                 end(of: query)
             }
@@ -269,7 +269,7 @@ final class RetainedQueries {
         wait(for: query, Time.answer)
         let isLast = queries.allSatisfy { $0 === query || $0.phase == .ending }
         if isLast { query.canariesEnded = canary.flatMap { open[$0.filter] } ?? 0 }
-        for part in query.filters.chunks(of: Self.together) {
+        for part in query.filters.chunks(of: Self.batchSize) {
             if let id = unsubscribe(Array(part) + (isLast ? canary.map { [$0.filter] } ?? [] : [])) {
                 query.unanswered[id] = Array(part)
             }
@@ -310,14 +310,14 @@ final class RetainedQueries {
     func connected(sessionPresent: Bool, identifiersAvailable: Bool) {
         isOneAtATime = !identifiersAvailable
         guard sessionPresent else { return open = [:] }
-        for part in open.keys.sorted().chunks(of: Self.together) {
+        for part in open.keys.sorted().chunks(of: Self.batchSize) {
             if let id = unsubscribe(Array(part)) { leftovers[id] = Array(part) }
         }
     }
 
     /// Ends the subscriptions of all queries before the bridge ends the connection. No callback is called.
     func withdraw() {
-        for part in open.keys.sorted().chunks(of: Self.together) { _ = unsubscribe(Array(part)) }
+        for part in open.keys.sorted().chunks(of: Self.batchSize) { _ = unsubscribe(Array(part)) }
         (queries, waiting, open) = ([], [], [:])
     }
 

@@ -3,7 +3,7 @@ import CarillonMQTT
 import CarillonMainLoop
 
 /// The messages that the bridge sends to itself through the broker, one at a time: the tests of `carillon bridge test`,
-/// and the bridge's own probes. ``Crossing`` owns it.
+/// and the bridge's own probes. ``BridgeInstance`` owns it.
 ///
 /// A broker that has dropped messages waits for their acknowledgments forever. When they fill its in-flight window, it
 /// sends no further message. A probe takes the same path as all messages, at the beginning of a connection and after

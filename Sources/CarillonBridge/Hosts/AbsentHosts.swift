@@ -18,12 +18,12 @@ final class AbsentHosts {
     /// The absent hosts, with the beginning of each absence.
     private var since: [Origin: Int64] = [:]
     /// The quota of each machine in `since`.
-    private var machines = MachineCounts(max: HostTable.most)
+    private var machines = MachineCounts(max: HostTable.maxHosts)
     /// The hosts whose values have ended, in this process or an earlier one. Values that the broker still has of them
     /// are ignored.
     private var over: Set<Origin> = []
     /// The hosts whose values this process has ended.
-    private var told: Set<Origin> = []
+    private var reported: Set<Origin> = []
     /// The time at which the broker has shown the hosts that are online; nil without a connection.
     private var trusted: SuspendingClock.Instant?
     /// Runs until the next values end.
@@ -65,7 +65,7 @@ final class AbsentHosts {
     func restore(_ saved: [Origin: Int64], unless isPresent: (Origin) -> Bool = { _ in false }) {
         let now = time()
         for (origin, time) in saved
-        where since[origin] == nil && !isPresent(origin) && machines.hasRoom(for: origin) {
+        where since[origin] == nil && !isPresent(origin) && machines.hasSpace(for: origin) {
             machines.add(origin)
             since[origin] = now < Self.earliest ? time : min(time, now)
             if expiry > 0, now - time >= expiry { over.insert(origin) }
@@ -78,7 +78,7 @@ final class AbsentHosts {
     /// - Returns: whether it is online again after its values have ended, so that they have to be fetched.
     func follow(_ origin: Origin, isOnline: Bool) -> Bool {
         guard isOnline else {
-            guard since[origin] == nil, machines.hasRoom(for: origin) else { return false }
+            guard since[origin] == nil, machines.hasSpace(for: origin) else { return false }
             machines.add(origin)
             since[origin] = time()
             // This absence ends later than those for which the timer runs already.
@@ -95,7 +95,7 @@ final class AbsentHosts {
     func forget(_ origin: Origin) -> Bool {
         guard since.removeValue(forKey: origin) != nil else { return false }
         machines.remove(origin)
-        told.remove(origin)
+        reported.remove(origin)
         return over.remove(origin) != nil
     }
 
@@ -140,7 +140,9 @@ final class AbsentHosts {
         guard let trusted = trustedTime else { return wait(Self.trust / 1_000) }
         beginUnknown()
         let now = time()
-        let next = since.lazy.filter { [told] in !told.contains($0.key) }.map { self.dueTime($0.value, trusted) }.min()
+        let next = since.lazy.filter { [reported] in !reported.contains($0.key) }.map {
+            self.dueTime($0.value, trusted)
+        }.min()
         guard let next else { return }
         wait(min(max(0, next - now) / 1_000 + 1, Self.maxWait))
     }
@@ -158,8 +160,8 @@ final class AbsentHosts {
         guard let trusted = trustedTime else { return watch() }
         beginUnknown()
         let now = time()
-        let due = since.filter { !told.contains($0.key) && dueTime($0.value, trusted) <= now }.keys
-        told.formUnion(due)
+        let due = since.filter { !reported.contains($0.key) && dueTime($0.value, trusted) <= now }.keys
+        reported.formUnion(due)
         over.formUnion(due)
         if !due.isEmpty { end(due.sorted { $0.text < $1.text }) }
         watch()

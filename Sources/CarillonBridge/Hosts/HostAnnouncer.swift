@@ -22,19 +22,19 @@ final class HostAnnouncer {
     /// Announces a host whose presence has changed, and logs a host whose messages lack their properties.
     ///
     /// - Parameter before: the presence before; nil for none.
-    func tell(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
+    func announce(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         if host.isStripped, before?.isStripped != true {
             Log.warning(
                 "nothing of \(origin.text) is imported: an intermediary between its broker and this one speaks MQTT "
                     + "3.1.1, and removes the properties that reveal losses and duplicates; "
                     + "set bridge_protocol_version mqttv50 in mosquitto.conf")
         }
-        if configuration.followsPresence, before?.isOnline != host.isOnline { tell(origin, host) }
+        if configuration.followsPresence, before?.isOnline != host.isOnline { announce(origin, host) }
     }
 
     /// Posts the value of a host.
-    private func tell(_ origin: Origin, _ host: HostTable.Host) {
-        center.tell(
+    private func announce(_ origin: Origin, _ host: HostTable.Host) {
+        center.announce(
             Self.hostName, about: origin.text,
             ["host": .string(origin.host), "user": .string(origin.user), "online": .boolean(host.isOnline)],
             isValue: true)
@@ -55,15 +55,15 @@ final class HostAnnouncer {
     /// - Parameters:
     ///   - broker: the host and port of the broker.
     ///   - reason: the reason why there is no connection; empty for none.
-    func tellConnection(_ isConnected: Bool, broker: String, reason: String) {
-        center.tell(
+    func announceConnection(_ isConnected: Bool, broker: String, reason: String) {
+        center.announce(
             Self.connectionName,
             ["connected": .boolean(isConnected), "broker": .string(broker), "reason": .string(reason)], isValue: true)
     }
 
     /// Announces all hosts to a service that has appeared and has none of the bridge's values.
-    func tellAll(_ table: HostTable) {
+    func announceAll(_ table: HostTable) {
         guard configuration.followsPresence else { return }
-        for (origin, host) in table.hosts.sorted(by: { $0.key.text < $1.key.text }) { tell(origin, host) }
+        for (origin, host) in table.hosts.sorted(by: { $0.key.text < $1.key.text }) { announce(origin, host) }
     }
 }

@@ -3,7 +3,7 @@ import CarillonMQTT
 import CarillonMainLoop
 
 /// The detection of hosts whose presence the broker has forgotten. Such a host counts as offline, although no message
-/// says so. ``Crossing`` begins a confirmation at each connection.
+/// says so. ``BridgeInstance`` begins a confirmation at each connection.
 ///
 /// A confirmation takes these steps:
 /// 1. Subscribe to the presence of all hosts, so that the broker shows the retained presence messages.
@@ -127,7 +127,7 @@ final class HostConfirmation {
     /// buffer space.
     private func ask(_ hosts: ArraySlice<Origin>) {
         guard !hosts.isEmpty else { return end() }
-        let asked = hosts.prefix(RetainedQueries.together)
+        let asked = hosts.prefix(RetainedQueries.batchSize)
         func topic(_ origin: Origin) -> String { BridgeTopic(.online, of: origin).text(in: realm) }
         broker.showRetained(asked.map(topic), usesCanary: true) { [weak self] answer in
             guard let self, phase == .asking else { return }

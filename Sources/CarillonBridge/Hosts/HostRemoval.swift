@@ -4,7 +4,7 @@ import CarillonMQTT
 import CarillonMainLoop
 
 /// The removal of all messages that the broker retains of a host that is gone for good: `carillon bridge forget`.
-/// ``Crossing`` creates one for each command. It queries the broker for the messages and publishes an empty retained
+/// ``BridgeInstance`` creates one for each command. It queries the broker for the messages and publishes an empty retained
 /// message on each of their topics, which removes them.
 final class HostRemoval {
     /// The outcome of a removal.
@@ -41,7 +41,7 @@ final class HostRemoval {
     /// The topics on which the broker has shown a message.
     private var topics: Set<String> = []
     /// The topics whose removal was not published yet.
-    private var rest = Deque<String>()
+    private var unpublished = Deque<String>()
     /// The unacknowledged removals.
     private var inFlight: [PacketID: String] = [:]
     /// The result so far.
@@ -98,7 +98,7 @@ final class HostRemoval {
         }
         isIncomplete = !answer.isComplete
         phase = .removing
-        rest = Deque(topics.sorted())
+        unpublished = Deque(topics.sorted())
         goOn()
     }
 
@@ -121,7 +121,7 @@ final class HostRemoval {
 
     /// Publishes further removals, within the window, or ends.
     private func goOn() {
-        while inFlight.count < Self.window, let topic = rest.popFirst() {
+        while inFlight.count < Self.window, let topic = unpublished.popFirst() {
             do throws(MQTTError) {
                 inFlight[try broker.publish(Publication(topic: topic, payload: [], isRetained: true))] = topic
             } catch {

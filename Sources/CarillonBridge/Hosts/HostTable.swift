@@ -18,16 +18,16 @@ struct HostTable {
         var run: String?
         /// The token by which the host announces that the broker has all its values. It changes each time the broker
         /// had lacked some values and has them again. Nil while some may be missing, and for a host without tokens.
-        var mark: String?
+        var valuesToken: String?
     }
 
     /// The maximum number of remembered hosts.
-    static let most = 4096
+    static let maxHosts = 4096
 
     /// The known hosts.
     private(set) var hosts: [Origin: Host] = [:]
     /// The quota of each machine in `hosts`.
-    private var machines = MachineCounts(max: most)
+    private var machines = MachineCounts(max: maxHosts)
     /// The hosts that are online only by a presence message of an earlier connection.
     private(set) var unconfirmed: Set<Origin> = []
 
@@ -42,7 +42,7 @@ struct HostTable {
             forget(origin)
             return Host(isOnline: false)
         }
-        guard hosts[origin] != host, hosts[origin] != nil || machines.hasRoom(for: origin) else { return nil }
+        guard hosts[origin] != host, hosts[origin] != nil || machines.hasSpace(for: origin) else { return nil }
         if hosts.updateValue(host, forKey: origin) == nil { machines.add(origin) }
         return host
     }
@@ -94,6 +94,6 @@ struct HostTable {
         return Host(
             isOnline: isOnline, software: String((json["software"]?.text ?? "").prefix(100).filter { $0 != "\0" }),
             isStripped: isBridge && !hasProperty,
-            run: token("run"), mark: token("values"))
+            run: token("run"), valuesToken: token("values"))
     }
 }

@@ -10,7 +10,7 @@ struct IrregularHosts: Equatable {
 
     /// Inserts a host, if the limit allows it. Otherwise the audit may end values of the host that exist.
     mutating func insert(_ origin: Origin) {
-        guard !origins.contains(origin), machines.hasRoom(for: origin) else { return }
+        guard !origins.contains(origin), machines.hasSpace(for: origin) else { return }
         origins.insert(origin)
         machines.add(origin)
     }

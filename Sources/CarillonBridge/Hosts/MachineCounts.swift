@@ -16,7 +16,7 @@ struct MachineCounts: Equatable {
     }
 
     /// Whether another host of this machine may be added.
-    func hasRoom(for origin: Origin) -> Bool {
+    func hasSpace(for origin: Origin) -> Bool {
         all < max && counts[origin.host, default: 0] + 1 <= 7 * (max - all)
     }
 

@@ -20,7 +20,7 @@ struct OwnPresence {
         /// - Parameter answer: the challenge of another bridge that it answers; nil for none.
         case correct(answer: String?)
         /// Another bridge is alive, and this one disconnects for a while.
-        case giveWay
+        case disconnectForOther
     }
 
     /// The content of a presence message.
@@ -45,9 +45,9 @@ struct OwnPresence {
     private(set) var challenge: String?
     /// The token that says that the broker has all values of this host; nil before. It changes each time the broker had
     /// lacked some.
-    var mark: String?
+    var valuesToken: String?
     /// Whether this was found on the present connection, so that messages contain the token.
-    var isVouched = false
+    var brokerHasAllValues = false
     /// Whether the broker has shown a presence message of this process on this connection.
     private var hasSeenOwn = false
 
@@ -59,8 +59,8 @@ struct OwnPresence {
     ///
     /// - Parameter sessionPresent: whether the broker has kept the session, and so probably also the values.
     mutating func connected(sessionPresent: Bool) {
-        (hasSeenOwn, isVouched) = (false, false)
-        if !sessionPresent { mark = nil }
+        (hasSeenOwn, brokerHasAllValues) = (false, false)
+        if !sessionPresent { valuesToken = nil }
     }
 
     /// Closes the challenge, because no bridge has answered it in time.
@@ -79,11 +79,11 @@ struct OwnPresence {
         }
         // A fault of test builds (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.ownRunFeared), claim.isOnline { return .giveWay }
+            if PlantedFault.strikes(.ownRunFeared), claim.isOnline { return .disconnectForOther }
         #endif
         guard !isRetained || hasSeenOwn else { return .none }
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
-        if let challenge, claim.answer == challenge { return .giveWay }
+        if let challenge, claim.answer == challenge { return .disconnectForOther }
         guard let asked = claim.challenge else { return .correct(answer: nil) }
         // Two bridges that challenge each other at the same time must not both disconnect: the one with the lower run
         // does not answer.
@@ -97,27 +97,31 @@ struct OwnPresence {
     ///   - next: the challenge to use if none is open; nil for no challenge.
     mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
         guard answer == nil, let next else {
-            return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, answer: answer, topic: topic)
+            return Self.message(
+                isOnline: true, run: run, valuesToken: brokerHasAllValues ? valuesToken : nil, answer: answer,
+                topic: topic)
         }
         // The open challenge is repeated. With a new one, the answer to it would no longer be recognized.
         let challenge = challenge ?? next
         self.challenge = challenge
-        return Self.message(isOnline: true, run: run, mark: isVouched ? mark : nil, challenge: challenge, topic: topic)
+        return Self.message(
+            isOnline: true, run: run, valuesToken: brokerHasAllValues ? valuesToken : nil, challenge: challenge,
+            topic: topic)
     }
 
     /// Returns the presence message of a host that is offline, which is also the last will.
-    func farewell(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }
+    func offlineMessage(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }
 
     /// Returns a presence message: a retained JSON object.
     private static func message(
-        isOnline: Bool, run: String, mark: String? = nil, challenge: String? = nil, answer: String? = nil,
+        isOnline: Bool, run: String, valuesToken: String? = nil, challenge: String? = nil, answer: String? = nil,
         topic: String
     ) -> Publication {
         var fields = [
             ("online", isOnline ? "true" : "false"), ("protocol", "1"), ("run", JSON.quoted(run)),
             ("software", JSON.quoted("carillon-bridge \(Wire.softwareVersion)")),
         ]
-        if let mark { fields.append(("values", JSON.quoted(mark))) }
+        if let valuesToken { fields.append(("values", JSON.quoted(valuesToken))) }
         if let challenge { fields.append(("ask", JSON.quoted(challenge))) }
         if let answer { fields.append(("answer", JSON.quoted(answer))) }
         return Publication(

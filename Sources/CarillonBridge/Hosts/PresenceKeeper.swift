@@ -41,7 +41,7 @@ final class PresenceKeeper {
     }
 
     /// The presence message of a host that is offline.
-    var farewell: Publication { presence.farewell(topic: topic) }
+    var offlineMessage: Publication { presence.offlineMessage(topic: topic) }
 
     /// Publishes the presence on a new connection.
     func connected(sessionPresent: Bool) {
@@ -58,10 +58,10 @@ final class PresenceKeeper {
     /// Announces to other hosts that the broker has all values of this host.
     ///
     /// - Parameter again: whether the broker had lacked some, so that the token changes.
-    func tellValues(again: Bool) {
-        if presence.mark == nil || again { presence.mark = environment.makeToken() }
-        guard !presence.isVouched || again else { return }
-        presence.isVouched = true
+    func announceValues(again: Bool) {
+        if presence.valuesToken == nil || again { presence.valuesToken = environment.makeToken() }
+        guard !presence.brokerHasAllValues || again else { return }
+        presence.brokerHasAllValues = true
         announce(answer: nil, asks: false)
     }
 
@@ -75,7 +75,7 @@ final class PresenceKeeper {
     func take(_ publication: Publication) {
         switch presence.judge(publication, isRetained: publication.isRetained) {
         case .none: break
-        case .giveWay: broker.giveWay()
+        case .disconnectForOther: broker.disconnectForOther()
         case .correct(let answer):
             // The rate of corrections is limited, regardless of the number of messages.
             guard correctionTimer == nil else {

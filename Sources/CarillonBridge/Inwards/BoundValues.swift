@@ -25,7 +25,7 @@ struct BoundValues {
         }
 
         /// Returns the message with its remaining lifetime; nil if the value has expired.
-        func rest(at now: Int64) -> InwardMessage? {
+        func remaining(at now: Int64) -> InwardMessage? {
             guard let expiry else { return message }
             return now < expiry ? message.expiring(after: UInt32(clamping: (expiry - now + 999_999) / 1_000_000)) : nil
         }
@@ -54,7 +54,7 @@ struct BoundValues {
     }
 
     /// The remembered values of each host, by name and object.
-    private var values: [Origin: [ValueKind: Value]] = [:]
+    private var values: [Origin: [ValueKey: Value]] = [:]
     /// The share of each machine: of all its users together, because a machine may claim any number of them.
     private var shares: [String: Share] = [:]
     /// The sum of all shares.
@@ -67,12 +67,12 @@ struct BoundValues {
     ///   - now: microseconds since 1970.
     mutating func take(_ message: InwardMessage, host: HostTable.Host?, now: Int64) -> Verdict {
         // A retained message replaces or removes the earlier value, also if only that was bound to its poster.
-        guard message.isKept else { return .post }
-        let kind = ValueKind(message.name, message.object)
+        guard message.isRetainedValue else { return .post }
+        let kind = ValueKey(message.name, message.object)
         remove(message.origin, kind)
         guard message.isBound else { return .post }
-        if !hasRoom(for: message) { removeExpired(at: now) }
-        guard hasRoom(for: message) else { return .refuse }
+        if !hasSpace(for: message) { removeExpired(at: now) }
+        guard hasSpace(for: message) else { return .refuse }
         let isHere = !message.isOver(with: host)
         values[message.origin, default: [:]][kind] = Value(message: message, isHere: isHere, now: now)
         charge(message, 1)
@@ -80,7 +80,7 @@ struct BoundValues {
     }
 
     /// Whether the limits allow another value of the message's machine.
-    private func hasRoom(for message: InwardMessage) -> Bool {
+    private func hasSpace(for message: InwardMessage) -> Bool {
         let own = shares[message.origin.host] ?? Share()
         return all.count < Self.maxCount && own.count + 1 <= 7 * (Self.maxCount - all.count)
             && own.byteCount + message.byteCount <= 7 * (Self.maxByteCount - all.byteCount - message.byteCount)
@@ -97,7 +97,7 @@ struct BoundValues {
     }
 
     /// Forgets a value.
-    private mutating func remove(_ origin: Origin, _ kind: ValueKind) {
+    private mutating func remove(_ origin: Origin, _ kind: ValueKey) {
         guard let value = values[origin]?.removeValue(forKey: kind) else { return }
         charge(value.message, -1)
         if values[origin]?.isEmpty == true { values[origin] = nil }
@@ -108,12 +108,12 @@ struct BoundValues {
     /// - Returns: the messages of the forgotten values that the session has.
     mutating func removeAll(where isOver: (Value) -> Bool) -> [InwardMessage] {
         let over = saved.filter(isOver)
-        for value in over { remove(value.message.origin, ValueKind(value.message.name, value.message.object)) }
+        for value in over { remove(value.message.origin, ValueKey(value.message.name, value.message.object)) }
         return over.filter(\.isHere).map(\.message)
     }
 
     /// Forgets expired values. The service ends them in the session by itself.
-    private mutating func removeExpired(at now: Int64) { _ = removeAll { $0.rest(at: now) == nil } }
+    private mutating func removeExpired(at now: Int64) { _ = removeAll { $0.remaining(at: now) == nil } }
 
     /// Follows a change of a host's presence.
     ///
@@ -128,7 +128,7 @@ struct BoundValues {
             if PlantedFault.strikes(.presenceStays), host?.isOnline != true { return result }
         #endif
         for (kind, value) in known.sorted(by: { $0.key < $1.key }) {
-            guard let message = value.rest(at: now) else {
+            guard let message = value.remaining(at: now) else {
                 remove(origin, kind)
                 continue
             }
@@ -151,15 +151,15 @@ struct BoundValues {
     /// Returns all values for saving, with the remaining lifetime of each.
     func saved(at now: Int64) -> [Value] {
         saved.compactMap { value in
-            value.rest(at: now).map { Value(message: $0, isHere: value.isHere, now: now) }
+            value.remaining(at: now).map { Value(message: $0, isHere: value.isHere, now: now) }
         }
     }
 
     /// Remembers a value that an earlier bridge has saved.
     mutating func restore(_ value: Value, now: Int64) {
         let message = value.message
-        guard message.isKept, message.isBound, take(message, host: nil, now: now) != .refuse else { return }
-        values[message.origin]?[ValueKind(message.name, message.object)]?.isHere = value.isHere
+        guard message.isRetainedValue, message.isBound, take(message, host: nil, now: now) != .refuse else { return }
+        values[message.origin]?[ValueKey(message.name, message.object)]?.isHere = value.isHere
     }
 }
 

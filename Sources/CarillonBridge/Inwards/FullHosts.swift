@@ -31,7 +31,7 @@ struct FullHosts {
     mutating func tryAgain() { hosts = hosts.filter(\.value).mapValues { _ in false } }
 
     /// Whether the service certainly has no space for a value.
-    func hasNoRoom(for message: InwardMessage) -> Bool {
+    func hasNoSpace(for message: InwardMessage) -> Bool {
         guard hosts[message.origin.host] == true, let kept else { return false }
         return !kept.contains(message.value.hashValue)
     }
@@ -50,7 +50,7 @@ struct FullHosts {
             else {
                 continue
             }
-            found.insert(InwardMessage.HostValue(origin: origin, kind: ValueKind(value.name, value.object)).hashValue)
+            found.insert(InwardMessage.HostValueKey(origin: origin, kind: ValueKey(value.name, value.object)).hashValue)
         }
         kept = found
     }

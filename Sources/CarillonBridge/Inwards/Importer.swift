@@ -9,7 +9,7 @@ import CarillonWire
 /// received messages with ``InwardGate`` and appends them to ``InwardPosts``. It also keeps the session's copies of
 /// other hosts' retained values complete (``ValueFetch``) and free of ended ones (``ValueAudit``).
 ///
-/// A ``Crossing`` has one importer and passes all events to it.
+/// A ``BridgeInstance`` has one importer and passes all events to it.
 final class Importer {
     private let configuration: BridgeConfiguration
     private let posts: InwardPosts
@@ -53,7 +53,7 @@ final class Importer {
     /// Called when the broker has dropped messages, with a minimum pause between two calls.
     var onDrops: () -> Void = {}
     /// Asks the service for its list of values, which ``found(_:)`` receives.
-    var onDoubt: () -> Void = {}
+    var askForValueList: () -> Void = {}
     /// The hash values of messages that are faulty or exceeded a quota. Each is reported as a loss once, however often
     /// the broker shows it.
     private var faulty: Set<Int> = []
@@ -107,7 +107,7 @@ final class Importer {
             broker: broker, context: context, wanted: { [unowned self] in filters },
             byHost: { [unowned self] filter in
                 gate.hosts.hosts.keys.compactMap { BridgeTopic.filter(filter, of: $0, in: self.configuration.realm) }
-            }, done: { [unowned self] in audit.doubt() })
+            }, done: { [unowned self] in audit.request() })
     }
 
     /// Continues with the state of an earlier bridge. The parts of the state that concern another realm or
@@ -130,12 +130,12 @@ final class Importer {
         var check = SequenceTracker()
         if isSameRealm {
             // Messages of names that are not imported do not arrive, and are no losses.
-            for place in state.places where WantedNames.mayImport(place.name, configuration.imports) {
-                check.restore(place, now: context.now)
+            for sequenceNumber in state.places where WantedNames.mayImport(sequenceNumber.name, configuration.imports) {
+                check.restore(sequenceNumber, now: context.now)
             }
             audit.irregular = state.irregular
             absent.restore(state.absences, unless: { gate.hosts[$0]?.isOnline == true })
-            isRefreshDue = state.isDoubtful
+            isRefreshDue = state.mustFetchValues
             if state.subscriptions.broker == configuration.brokerText { subscribed = state.subscriptions.filters }
         }
         gate = InwardGate(
@@ -284,7 +284,7 @@ final class Importer {
         // with the subscription. For a known filter the broker sends them if it has lost the subscription.
         for known in [true, false] {
             let all = filters.filter { subscribed.contains($0) == known }
-            for part in all.sorted().chunks(of: RetainedQueries.together) {
+            for part in all.sorted().chunks(of: RetainedQueries.batchSize) {
                 let id = broker.subscribe(
                     part.map { filter in
                         TopicFilter(
@@ -302,7 +302,7 @@ final class Importer {
     /// quality of service 0, which a broker does not queue for an absent client, so the values are requested at each
     /// connection.
     private func subscribeMapped(_ filters: Set<String>) {
-        for part in filters.sorted().chunks(of: RetainedQueries.together) {
+        for part in filters.sorted().chunks(of: RetainedQueries.batchSize) {
             let id = broker.subscribe(
                 part.map { TopicFilter($0, excludesOwn: true, keepsRetainFlag: true, retainHandling: .always) })
             if let id { subscribing[id] = Array(part) }
@@ -312,7 +312,7 @@ final class Importer {
     /// Unsubscribes from filters.
     private func unsubscribe(_ filters: Set<String>) {
         subscribed.subtract(filters)
-        for part in filters.sorted().chunks(of: RetainedQueries.together) {
+        for part in filters.sorted().chunks(of: RetainedQueries.batchSize) {
             if let id = broker.unsubscribe(Array(part)) { audit.unsubscribed(by: id) }
         }
     }
@@ -326,9 +326,9 @@ final class Importer {
     /// Notes that the service had no space for a value. The value is fetched again later, when there may be space.
     ///
     /// - Returns: whether it is the first time for this value.
-    func foundNoRoom(for message: InwardMessage) -> Bool {
+    func noteNoSpace(for message: InwardMessage) -> Bool {
         gate.valueIsGone(on: message.publication.topic)
-        if full.insert(message.origin.host) { onDoubt() }
+        if full.insert(message.origin.host) { askForValueList() }
         refresh()
         return isNewFault(message.publication)
     }
@@ -344,7 +344,7 @@ final class Importer {
         guard isRefreshDue, refreshTimer == nil, broker.isConnected else { return }
         isRefreshDue = false
         full.tryAgain()
-        audit.doubtAfterDrops()
+        audit.requestAfterDrops()
         onDrops()
         fetch.fetch(filters)
         // The pause is halved for each period of its own length in which no fetch was necessary.
@@ -395,9 +395,9 @@ final class Importer {
                 gate.valueIsGone(on: publication.topic)
                 return judgement
             }
-            let isWithoutRoom = BrokerLink.isOfQuery(publication) && full.hasNoRoom(for: message)
-            if BrokerLink.isOfQuery(publication), !isWithoutRoom { fetch.noteProgress() }
-            if message.isKept, !message.isOnTopicOfBridge(in: configuration.realm) {
+            let lacksSpace = BrokerLink.isOfQuery(publication) && full.hasNoSpace(for: message)
+            if BrokerLink.isOfQuery(publication), !lacksSpace { fetch.noteProgress() }
+            if message.isRetainedValue, !message.isOnTopicOfBridge(in: configuration.realm) {
                 audit.irregular.insert(message.origin)
             }
             if configuration.followsPresence {
@@ -419,7 +419,7 @@ final class Importer {
                     return judgement
                 }
             }
-            guard !isWithoutRoom else {
+            guard !lacksSpace else {
                 gate.valueIsGone(on: publication.topic)
                 if isNewFault(publication) {
                     totals.refused += 1
@@ -460,7 +460,7 @@ final class Importer {
         }
         let (over, again) = bound.follow(origin, gate.hosts[origin], now: time())
         over.forEach(remove)
-        for message in again { posts.append(message.told(anew: true)) }
+        for message in again { posts.append(message.marked(anew: true)) }
         posts.pump()
     }
 
@@ -490,7 +490,7 @@ final class Importer {
     /// device.
     func forgetValues(of origin: Origin) {
         forgotten.insert(origin)
-        onDoubt()
+        askForValueList()
     }
 
     /// Notes that the service has accepted a value.
@@ -571,10 +571,10 @@ final class Importer {
     ///
     /// - Parameter state: receives the importer's part of the state.
     func close(savingIn state: inout SavedState) {
-        (onDrops, onDoubt) = ({}, {})
+        (onDrops, askForValueList) = ({}, {})
         (holeTimer, refreshTimer) = (nil, nil)
         for loss in gate.losses(at: context.now) { lost(loss.count, loss.name, loss.origin, .missing) }
-        state.isDoubtful = isRefreshDue || audit.mustFetch || !fetch.isDone
+        state.mustFetchValues = isRefreshDue || audit.mustFetch || !fetch.isDone
         state.places = gate.places.saved
         state.bound = bound.saved(at: time())
         state.irregular = audit.irregular
@@ -591,7 +591,7 @@ final class Importer {
 extension Importer: ValueAuditDelegate {
     var hosts: HostTable { gate.hosts }
     var wanted: WantedNames { gate.wanted }
-    func askForValues() { onDoubt() }
+    func askForValues() { askForValueList() }
 
     func valuesAreGone(_ topics: [String], of origin: Origin) {
         for topic in topics { gate.valueIsGone(on: topic) }

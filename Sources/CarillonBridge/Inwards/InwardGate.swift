@@ -95,19 +95,19 @@ struct InwardGate {
         }
         // Without the number in its properties, a duplicate or a loss could not be noticed. A message with a number has
         // kept its properties, even if its host is marked as stripped.
-        if hosts[topic.origin]?.isStripped == true, properties.place == nil {
+        if hosts[topic.origin]?.isStripped == true, properties.sequenceNumber == nil {
             return .refused(name: name, topic.origin, .stripped, words: "an intermediary removed its properties")
         }
         // The number of a message that is then refused is noted as well. Otherwise it would also count as missing.
         let verdict = places.check(
-            topic: publication.topic, origin: topic.origin, name: name, place: properties.place,
+            topic: publication.topic, origin: topic.origin, name: name, sequenceNumber: properties.sequenceNumber,
             isValue: publication.isRetained, mayOvertake: BrokerLink.isOfQuery(publication), now: now)
         if verdict == .repeated { return .repeated }
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)
             // Such a value may have existed before, so it is compared with the session's value before it is posted.
-            let isAnew = message.isKept && (verdict == .first || properties.place == nil)
-            return .message(message.told(anew: isAnew))
+            let isAnew = message.isRetainedValue && (verdict == .first || properties.sequenceNumber == nil)
+            return .message(message.marked(anew: isAnew))
         } catch {
             switch error {
             case .tooManyHops: return .refused(name: name, topic.origin, nil, words: "it passed too many bridges")

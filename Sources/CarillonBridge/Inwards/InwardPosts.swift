@@ -7,7 +7,7 @@ import CarillonMainLoop
 import CarillonWire
 
 /// The notification service, as ``InwardPosts`` uses it: ``CenterLink``, or a substitute in tests.
-protocol PostingService: AskedService {
+protocol PostingService: CallableService {
     /// Whether the service supports notifications for all sessions of the machine (G1).
     var knowsAllSessions: Bool { get }
 
@@ -52,7 +52,7 @@ final class InwardPosts: @unchecked Sendable {
     /// overloaded.
     private var uncertain: [UInt64: InwardMessage] = [:]
     /// The number of the last post of each value, as long as a post of it is unanswered or uncertain.
-    private var lastPosts: [InwardMessage.HostValue: UInt64] = [:]
+    private var lastPosts: [InwardMessage.HostValueKey: UInt64] = [:]
     /// The state of the queue.
     private enum Phase {
         /// Messages may be posted.
@@ -78,13 +78,13 @@ final class InwardPosts: @unchecked Sendable {
     /// The number of accepted posts.
     private(set) var imported: UInt64 = 0
     /// The number of values that the session already had.
-    private(set) var alike: UInt64 = 0
+    private(set) var alreadyPresent: UInt64 = 0
     /// The number of lost messages.
     private(set) var refused: UInt64 = 0
     /// Called with a value for which the service has no space at the moment.
     ///
     /// - Returns: whether the loss is to be reported.
-    var foundNoRoom: (InwardMessage) -> Bool = { _ in true }
+    var noteNoSpace: (InwardMessage) -> Bool = { _ in true }
     /// Called with values that the service has accepted.
     var kept: (InwardMessage) -> Void = { _ in }
     /// Called whenever the number of waiting messages may have changed.
@@ -118,7 +118,7 @@ final class InwardPosts: @unchecked Sendable {
     }
 
     /// Continues without a pause, because the service is there again or is a new one.
-    func serviceCame() {
+    func serviceAppeared() {
         pause = Self.pauses.lowerBound
         if case .pausing = phase { phase = .open }
         pump()
@@ -135,11 +135,11 @@ final class InwardPosts: @unchecked Sendable {
             guard let message = inbox.popFirst() else { return }
             // An expired notification is discarded, which is no loss. An expired value is posted with one second left,
             // because it has to replace the earlier value.
-            if !message.isKept, message.secondsLeft(at: time()) == 0 { continue }
-            if case .notification(let userInfo) = message.content, message.isToldAnew {
+            if !message.isRetainedValue, message.secondsLeft(at: time()) == 0 { continue }
+            if case .notification(let userInfo) = message.content, message.mayBeOld {
                 compare(message, userInfo)
             } else {
-                carryOut(message)
+                perform(message)
             }
         }
     }
@@ -147,7 +147,7 @@ final class InwardPosts: @unchecked Sendable {
     // MARK: Posts
 
     /// Posts a notification, or removes a value from the service.
-    private func carryOut(_ message: InwardMessage) {
+    private func perform(_ message: InwardMessage) {
         let number = noteUnanswered(message)
         switch message.content {
         case .removal:
@@ -163,7 +163,7 @@ final class InwardPosts: @unchecked Sendable {
             do throws(CenterError) {
                 var options = PostOptions()
                 options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
-                options.retention = message.isKept ? Retention() : nil
+                options.retention = message.isRetainedValue ? Retention() : nil
                 options.expiresAfter = message.secondsLeft(at: time()).map { max($0, 1) }
                 // A notification for all sessions of this machine also arrives directly from its session. The service
                 // recognizes the duplicate by the identity.
@@ -176,7 +176,7 @@ final class InwardPosts: @unchecked Sendable {
                     switch result {
                     case .success:
                         imported += 1
-                        if message.isKept { kept(message) }
+                        if message.isRetainedValue { kept(message) }
                         answered(number, nil)
                     case .failure(let error): answered(number, error)
                     }
@@ -193,7 +193,7 @@ final class InwardPosts: @unchecked Sendable {
     private func noteUnanswered(_ message: InwardMessage) -> UInt64 {
         lastPost += 1
         unanswered[lastPost] = message
-        if message.isKept { lastPosts[message.value] = lastPost }
+        if message.isRetainedValue { lastPosts[message.value] = lastPost }
         return lastPost
     }
 
@@ -217,7 +217,7 @@ final class InwardPosts: @unchecked Sendable {
     private func failed(_ message: InwardMessage, _ number: UInt64, _ error: ServiceError) {
         if case .refused(let refusal) = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
-            guard message.isKept else { return lose(message, .refused) }
+            guard message.isRetainedValue else { return lose(message, .refused) }
             let reason = Refusal(refusal)
             if reason == .busy {
                 uncertain[number] = message
@@ -227,8 +227,8 @@ final class InwardPosts: @unchecked Sendable {
             guard case .notification = message.content else { return lose(message, .refused) }
             // The session may have an earlier value, which is no longer that of the host.
             if lastPosts[message.value] == number, compared?.value != message.value { inbox.prepend(message.removal) }
-            if reason == .value || foundNoRoom(message) { lose(message, .refused) }
-        } else if message.isKept {
+            if reason == .value || noteNoSpace(message) { lose(message, .refused) }
+        } else if message.isRetainedValue {
             // The message may have been posted. A comparison with the service's value will show it.
             uncertain[number] = message
         } else {
@@ -240,7 +240,7 @@ final class InwardPosts: @unchecked Sendable {
     /// The reason why the service rejects a value.
     private enum Refusal {
         /// A quota of the service has no space for the value at the moment.
-        case room
+        case space
         /// The service is overloaded at the moment, and did not process the post.
         case busy
         /// The service never accepts this value, because it is invalid or too large.
@@ -255,7 +255,7 @@ final class InwardPosts: @unchecked Sendable {
                 switch error.exceededLimit {
                 case .userInfoBytes, .userInfoDepth, .nameLength, .objectLength: .value
                 case .waitingCallBytes: .busy
-                default: .room
+                default: .space
                 }
         }
     }
@@ -276,10 +276,10 @@ final class InwardPosts: @unchecked Sendable {
                 lastPosts = uncertain.reduce(into: [:]) { $0[$1.value.value] = $1.key }
             }
         #endif
-        let waiting = Set(inbox.lazy.filter(\.isKept).map(\.value))
+        let waiting = Set(inbox.lazy.filter(\.isRetainedValue).map(\.value))
         for (number, message) in uncertain.sorted(by: { $0.key > $1.key }) {
             if lastPosts[message.value] == number, !waiting.contains(message.value) {
-                inbox.prepend(message.told(anew: true))
+                inbox.prepend(message.marked(anew: true))
             } else {
                 lose(message, .uncertain)
             }
@@ -299,7 +299,7 @@ final class InwardPosts: @unchecked Sendable {
             switch result {
             case .success(let kept):
                 pause = Self.pauses.lowerBound
-                take(message, isHere: kept.contains { message.isKept(as: $0, userInfo, now: time()) })
+                take(message, isHere: kept.contains { message.isRetainedValue(as: $0, userInfo, now: time()) })
             // The service refuses to show the value, so the message is posted.
             case .failure(.refused(let refusal)) where Refusal(refusal) != .busy: take(message, isHere: false)
             case .failure:
@@ -312,8 +312,8 @@ final class InwardPosts: @unchecked Sendable {
 
     /// Handles the result of a comparison.
     private func take(_ message: InwardMessage, isHere: Bool) {
-        guard isHere else { return carryOut(message) }
-        alike += 1
+        guard isHere else { return perform(message) }
+        alreadyPresent += 1
         // An earlier post of the value is superseded, regardless of its outcome.
         if lastPosts[message.value] != nil {
             lastPost += 1

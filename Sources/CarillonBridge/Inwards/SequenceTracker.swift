@@ -89,47 +89,50 @@ struct SequenceTracker: Equatable {
     ///   - isValue: whether it is retained, and so sets or removes a value: a later message supersedes an earlier one.
     ///   - mayOvertake: whether it is of a query, and may have overtaken messages that still arrive.
     mutating func check(
-        topic: String, origin: Origin, name: String, place: MessageProperties.Place?, isValue: Bool = false,
+        topic: String, origin: Origin, name: String, sequenceNumber: MessageProperties.SequenceNumber?,
+        isValue: Bool = false,
         mayOvertake: Bool = false, now: SuspendingClock.Instant
     ) -> Verdict {
         let topic = ExactText(topic)
-        guard let place else { return states[topic] == nil ? .first : .new }
+        guard let sequenceNumber else { return states[topic] == nil ? .first : .new }
         age += 1
         guard var state = states[topic] else {
             let size = topic.text.utf8.count
             if states.count >= Self.maxTopics || byteCount + size > Self.maxBytes { forgetOlder() }
             byteCount += size
             states[topic] = State(
-                origin: origin, name: name, run: place.run, highest: place.count, age: age,
-                value: isValue ? place.count : 0)
+                origin: origin, name: name, run: sequenceNumber.run, highest: sequenceNumber.count, age: age,
+                value: isValue ? sequenceNumber.count : 0)
             return .first
         }
         defer { states[topic] = state }
         state.age = age
-        if state.run != place.run {
+        if state.run != sequenceNumber.run {
             // Open holes of the earlier run count as lost. The new run began with 1, so lower numbers may be missing.
             give(up: state.holes, of: state)
-            state.run = place.run
+            state.run = sequenceNumber.run
             state.holes = []
             (state.highest, state.value, state.isGone) = (0, 0, false)
         }
-        if place.count > state.highest {
-            if place.count > state.highest + 1 {
+        if sequenceNumber.count > state.highest {
+            if sequenceNumber.count > state.highest + 1 {
                 // With a beginning in the future the hole stays open for the longer time limit.
                 let since = mayOvertake ? now + Self.patienceWithOvertaken - Self.patience : now
-                state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: since))
+                state.holes.append(Hole(numbers: state.highest + 1...sequenceNumber.count - 1, since: since))
                 if state.holes.count > Self.maxHoles { give(up: [state.holes.removeFirst()], of: state) }
                 open.insert(topic)
             }
-            state.highest = place.count
-            if isValue { (state.value, state.isGone) = (place.count, false) }
+            state.highest = sequenceNumber.count
+            if isValue { (state.value, state.isGone) = (sequenceNumber.count, false) }
             return .new
         }
-        let isMissing = Self.fill(place.count, &state.holes)
+        let isMissing = Self.fill(sequenceNumber.count, &state.holes)
         guard isValue else { return isMissing ? .new : .repeated }
         // A later message that is not retained does not supersede a value.
-        guard place.count > state.value || state.isGone && place.count == state.value else { return .repeated }
-        (state.value, state.isGone) = (place.count, false)
+        guard sequenceNumber.count > state.value || state.isGone && sequenceNumber.count == state.value else {
+            return .repeated
+        }
+        (state.value, state.isGone) = (sequenceNumber.count, false)
         return .first
     }
 
@@ -209,7 +212,7 @@ struct SequenceTracker: Equatable {
         let origin: Origin
         let name: String
         /// The run, and its highest number.
-        let place: MessageProperties.Place
+        let sequenceNumber: MessageProperties.SequenceNumber
         /// The numbers that are still missing.
         var holes: [ClosedRange<UInt64>] = []
         /// The number of the last message that set or removed a value; 0 for none, and nil if an earlier version has
@@ -224,7 +227,7 @@ struct SequenceTracker: Equatable {
         states.sorted { $0.value.age < $1.value.age }.map { topic, state in
             Saved(
                 topic: topic.text, origin: state.origin, name: state.name,
-                place: .init(run: state.run, count: state.highest), holes: state.holes.map(\.numbers),
+                sequenceNumber: .init(run: state.run, count: state.highest), holes: state.holes.map(\.numbers),
                 value: state.value, isGone: state.isGone)
         }
     }
@@ -236,9 +239,9 @@ struct SequenceTracker: Equatable {
         byteCount += saved.topic.utf8.count
         let topic = ExactText(saved.topic)
         states[topic] = State(
-            origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count,
+            origin: saved.origin, name: saved.name, run: saved.sequenceNumber.run, highest: saved.sequenceNumber.count,
             holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age, isRestored: true,
-            value: saved.value ?? saved.place.count, isGone: saved.isGone)
+            value: saved.value ?? saved.sequenceNumber.count, isGone: saved.isGone)
         if !saved.holes.isEmpty { open.insert(topic) }
     }
 

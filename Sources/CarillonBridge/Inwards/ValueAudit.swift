@@ -25,7 +25,7 @@ protocol ValueAuditDelegate: AnyObject {
 /// - of one host: its announcement that the broker had lacked some of its values.
 ///
 /// A round audits all hosts for which a request is open. A host takes part at most once a minute, and only after it has
-/// announced, by a token, that the broker has all its values (``HostTable/Host/mark``). Steps of a round:
+/// announced, by a token, that the broker has all its values (``HostTable/Host/valuesToken``). Steps of a round:
 /// 1. If publications of the host may be lost, fetch its retained messages.
 /// 2. Ask the service for its values of the hosts.
 /// 3. Query the broker for those values that it has not sent on this connection.
@@ -45,17 +45,17 @@ final class ValueAudit {
     }
 
     /// The number of topics in a query of the first attempt. For so many topics a broker may drop some messages for
-    /// lack of buffer space; these topics are queried again in groups of ``RetainedQueries/together``.
-    private static let together = 512
+    /// lack of buffer space; these topics are queried again in groups of ``RetainedQueries/batchSize``.
+    private static let batchSize = 512
     /// The maximum number of filters by which a round fetches values, unless a single host needs more.
-    private static let fetchedTogether = 512
+    private static let maxFetchedFilters = 512
     /// The maximum number of topics of one machine in a round. The remaining ones belong to its next round.
     private static let maxChecked = 1_024
     /// The maximum number of remembered topics that the broker has shown. Further topics are queried.
     private static let maxSeen = 131_072
 
     /// The evidence of this connection that the broker has all values of a host.
-    private enum Word {
+    private enum Evidence {
         /// No presence message has arrived.
         case none
         /// A presence message has arrived, which the broker may have restored from an old state.
@@ -65,23 +65,23 @@ final class ValueAudit {
     }
 
     /// The state of a host.
-    private struct Watch {
-        var word = Word.none
+    private struct HostState {
+        var evidence = Evidence.none
         /// Whether its bridge has begun a new run without going offline before, so that the earlier one may have been
         /// killed.
         var hasRestarted = false
         /// The last token of the host.
-        var mark: String?
+        var valuesToken: String?
         /// The run of the host at that time.
         var run: String?
         /// Whether publications of the host may be lost, so that its values have to be fetched.
         var mustFetch = false
         /// The number of the last request for this host alone.
-        var doubt: UInt64 = 0
+        var request: UInt64 = 0
         /// The number of the last request that a completed round has answered.
         var answered: UInt64 = 0
         /// The end of its last round.
-        var lookedAt: SuspendingClock.Instant?
+        var lastRoundEnd: SuspendingClock.Instant?
         /// The pause before its next round.
         var pause = Time.minPause
     }
@@ -94,7 +94,7 @@ final class ValueAudit {
     }
 
     /// A round that is in progress.
-    private final class Look {
+    private final class Round {
         enum Phase {
             /// The retained messages of some hosts are fetched.
             case fetching
@@ -110,7 +110,7 @@ final class ValueAudit {
         /// The hosts whose retained messages are fetched.
         let fetched: [Origin]
         /// The number of the last request before the round.
-        let doubt: UInt64
+        let request: UInt64
         /// The values that the session has and the broker has not shown, by topic.
         var missing: [String: Candidate] = [:]
         /// The hosts with more such values than the limit.
@@ -118,10 +118,10 @@ final class ValueAudit {
         /// The hosts whose values the broker has not shown completely.
         var unknown: Set<Origin> = []
 
-        init(_ hosts: [Origin: String], fetched: [Origin], doubt: UInt64) {
+        init(_ hosts: [Origin: String], fetched: [Origin], request: UInt64) {
             self.hosts = hosts
             self.fetched = fetched
-            self.doubt = doubt
+            self.request = request
         }
     }
 
@@ -130,11 +130,11 @@ final class ValueAudit {
     private let context: MainContext
     weak var delegate: (any ValueAuditDelegate)?
     /// The state of each host.
-    private var watches: [Origin: Watch] = [:]
+    private var hostStates: [Origin: HostState] = [:]
     /// The number of the last request.
-    private var lastDoubt: UInt64 = 1
+    private var lastRequest: UInt64 = 1
     /// The number of the last request for all hosts.
-    private var doubtOfAll: UInt64 = 1
+    private var lastRequestOfAll: UInt64 = 1
     /// The hash values of the topics on which the broker has shown a value on this connection.
     private var seen: Set<Int> = []
     /// The unanswered unsubscriptions. A message that arrives before the answer may belong to an ended subscription, so
@@ -146,7 +146,7 @@ final class ValueAudit {
     /// Runs before the next round.
     private var timer: EventSource?
     /// The present round.
-    private var look: Look?
+    private var round: Round?
     /// The creation time, the origin of the times by which hosts are ordered.
     private let start: SuspendingClock.Instant
     /// The hosts with values on topics that no bridge uses. Their topics can't be derived from name and object, so they
@@ -170,14 +170,14 @@ final class ValueAudit {
     /// - Parameter sessionPresent: whether the broker has kept the session, and so has queued removals.
     func connected(sessionPresent: Bool) {
         isConnected = true
-        for origin in watches.keys {
-            watches[origin]!.word = .none
+        for origin in hostStates.keys {
+            hostStates[origin]!.evidence = .none
         }
         trustTimer = .once(milliseconds: Time.trust, on: context) { [unowned self] in
             trustTimer = nil
             goOn()
         }
-        if !sessionPresent { doubt() }
+        if !sessionPresent { request() }
     }
 
     /// Ends the round. Unfinished fetches belong to the next one.
@@ -185,8 +185,8 @@ final class ValueAudit {
         isConnected = false
         (timer, trustTimer) = (nil, nil)
         (seen, unsubscribing) = ([], [])
-        for origin in look?.fetched ?? [] { watches[origin]?.mustFetch = true }
-        look = nil
+        for origin in round?.fetched ?? [] { hostStates[origin]?.mustFetch = true }
+        round = nil
     }
 
     /// Notes an unsubscription: from now on, removals on its topics do not arrive.
@@ -214,7 +214,7 @@ final class ValueAudit {
         let isOld = broker.mayBeQueued && !BrokerLink.isOfQuery(publication)
         // From a broker without subscription identifiers the message may be the answer to a query, so the value counts
         // as present.
-        if !isOld || publication.subscriptions.isEmpty { look?.missing[publication.topic] = nil }
+        if !isOld || publication.subscriptions.isEmpty { round?.missing[publication.topic] = nil }
         if !isOld, isWanted, unsubscribing.isEmpty, seen.count < Self.maxSeen { seen.insert(topic) }
     }
 
@@ -222,62 +222,62 @@ final class ValueAudit {
 
     /// Follows a change of a host's presence. A new token requests an audit of the host.
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
-        guard hosts[origin] != nil else { return watches[origin] = nil }
-        var watch = watches[origin] ?? Watch()
+        guard hosts[origin] != nil else { return hostStates[origin] = nil }
+        var watch = hostStates[origin] ?? HostState()
         if let before, before.isOnline, host.isOnline, before.run != host.run { watch.hasRestarted = true }
-        if host.isOnline, let mark = host.mark {
-            if watch.word == .some { watch.word = .certain }
+        if host.isOnline, let valuesToken = host.valuesToken {
+            if watch.evidence == .some { watch.evidence = .certain }
             let isSameRun = watch.run == host.run
-            if mark != watch.mark || !isSameRun {
+            if valuesToken != watch.valuesToken || !isSameRun {
                 // A new token in the same run: the broker had lacked values of the host, and perhaps also messages for
                 // this bridge. A new run of a host that did not go offline: its earlier process was killed, perhaps
                 // with unsent messages.
-                if watch.hasRestarted || watch.mark != nil && isSameRun { watch.mustFetch = true }
+                if watch.hasRestarted || watch.valuesToken != nil && isSameRun { watch.mustFetch = true }
                 watch.hasRestarted = false
-                lastDoubt += 1
-                watch.doubt = lastDoubt
+                lastRequest += 1
+                watch.request = lastRequest
             }
-            (watch.mark, watch.run) = (mark, host.run)
+            (watch.valuesToken, watch.run) = (valuesToken, host.run)
         }
-        if watch.word == .none { watch.word = .some }
-        watches[origin] = watch
+        if watch.evidence == .none { watch.evidence = .some }
+        hostStates[origin] = watch
         goOnSoon()
     }
 
     /// Forgets a host.
     func forget(_ origin: Origin) {
-        watches[origin] = nil
+        hostStates[origin] = nil
         irregular.remove(origin)
     }
 
     /// Whether values of a host still have to be fetched, because some may be missing.
-    var mustFetch: Bool { watches.values.contains { $0.mustFetch || $0.hasRestarted } }
+    var mustFetch: Bool { hostStates.values.contains { $0.mustFetch || $0.hasRestarted } }
 
     /// Requests an audit of all hosts: any of them may have removed values without notice.
-    func doubt() {
-        lastDoubt += 1
-        doubtOfAll = lastDoubt
+    func request() {
+        lastRequest += 1
+        lastRequestOfAll = lastRequest
         goOnSoon()
     }
 
     /// Requests an audit of all hosts after dropped messages. The broker may have lost even values that it has shown
     /// before.
-    func doubtAfterDrops() {
+    func requestAfterDrops() {
         seen = []
-        doubt()
+        request()
     }
 
     /// Continues, because the presence of more hosts may be known.
     func hostsAreConfirmed() { goOnSoon() }
 
     /// Whether a request for the host is open.
-    private func isDue(_ watch: Watch) -> Bool { watch.answered < max(watch.doubt, doubtOfAll) }
+    private func isDue(_ watch: HostState) -> Bool { watch.answered < max(watch.request, lastRequestOfAll) }
 
     // MARK: Rounds
 
     /// Schedules a round after a short pause.
     private func goOnSoon() {
-        guard isConnected, look == nil, timer == nil else { return }
+        guard isConnected, round == nil, timer == nil else { return }
         wait(Time.calm)
     }
 
@@ -296,17 +296,17 @@ final class ValueAudit {
             if PlantedFault.strikes(.endsUnseen) { return }
         #endif
         // The broker's answer continues the round that is in progress.
-        guard isConnected, look == nil else { return }
+        guard isConnected, round == nil else { return }
         let table = hosts
         var due: [Origin: String] = [:]
         var rest: Duration?
         for (origin, host) in table.hosts {
-            let watch = watches[origin] ?? Watch()
-            guard host.isOnline, let mark = host.mark, isDue(watch), !table.unconfirmed.contains(origin),
-                watch.word == .certain && !broker.mayBeQueued || trustTimer == nil
+            let watch = hostStates[origin] ?? HostState()
+            guard host.isOnline, let valuesToken = host.valuesToken, isDue(watch), !table.unconfirmed.contains(origin),
+                watch.evidence == .certain && !broker.mayBeQueued || trustTimer == nil
             else { continue }
-            let left = watch.lookedAt.map { watch.pause - (context.now - $0) } ?? .zero
-            if left > .zero { rest = min(rest ?? left, left) } else { due[origin] = mark }
+            let left = watch.lastRoundEnd.map { watch.pause - (context.now - $0) } ?? .zero
+            if left > .zero { rest = min(rest ?? left, left) } else { due[origin] = valuesToken }
         }
         if !due.isEmpty {
             begin(due)
@@ -323,34 +323,34 @@ final class ValueAudit {
         var (looked, fetched, filters) = (due, [Origin](), [String]())
         // The hosts that have waited longest come first. Otherwise a host with ever new tokens would delay others.
         func order(_ origin: Origin) -> (Duration, String) {
-            (watches[origin]?.lookedAt.map { $0 - start } ?? .seconds(-1), origin.text)
+            (hostStates[origin]?.lastRoundEnd.map { $0 - start } ?? .seconds(-1), origin.text)
         }
-        for origin in due.keys.sorted(by: { order($0) < order($1) }) where watches[origin]?.mustFetch == true {
+        for origin in due.keys.sorted(by: { order($0) < order($1) }) where hostStates[origin]?.mustFetch == true {
             let own = wanted.filters(of: origin, in: realm)
-            guard filters.isEmpty || filters.count + own.count <= Self.fetchedTogether else {
+            guard filters.isEmpty || filters.count + own.count <= Self.maxFetchedFilters else {
                 looked[origin] = nil
                 continue
             }
-            watches[origin]!.mustFetch = false
+            hostStates[origin]!.mustFetch = false
             fetched.append(origin)
             filters += own.sorted()
         }
-        let look = Look(looked, fetched: fetched, doubt: lastDoubt)
-        self.look = look
-        guard !filters.isEmpty else { return askService(look) }
+        let round = Round(looked, fetched: fetched, request: lastRequest)
+        self.round = round
+        guard !filters.isEmpty else { return askService(round) }
         broker.showRetained(filters, usesCanary: true) { [weak self] answer in
             if !answer.isComplete {
-                look.unknown.formUnion(fetched)
-                for origin in fetched { self?.watches[origin]?.mustFetch = true }
+                round.unknown.formUnion(fetched)
+                for origin in fetched { self?.hostStates[origin]?.mustFetch = true }
             }
-            self?.askService(look)
+            self?.askService(round)
         }
     }
 
     /// Step 2: asks the service for its values.
-    private func askService(_ look: Look) {
-        guard look === self.look else { return }
-        look.phase = .asking
+    private func askService(_ round: Round) {
+        guard round === self.round else { return }
+        round.phase = .asking
         delegate?.askForValues()
     }
 
@@ -358,24 +358,24 @@ final class ValueAudit {
     ///
     /// - Parameter values: all values that the service has.
     func answered(_ values: some Sequence<FollowValues.Listed>) {
-        guard let look, look.phase == .asking else { return }
-        look.phase = .checking
+        guard let round, round.phase == .asking else { return }
+        round.phase = .checking
         let wanted = wanted
         var counts: [String: Int] = [:]
         for value in values {
-            guard let origin = Origin(host: value.host ?? "", user: value.user ?? ""), look.hosts[origin] != nil,
+            guard let origin = Origin(host: value.host ?? "", user: value.user ?? ""), round.hosts[origin] != nil,
                 !irregular.contains(origin), wanted.contains(value.name)
             else { continue }
             let topic = BridgeTopic(value: value.name, value.object, of: origin).text(in: realm)
             guard !seen.contains(topic.hashValue) else { continue }
             guard counts[origin.host, default: 0] < Self.maxChecked else {
-                look.unfinished.insert(origin)
+                round.unfinished.insert(origin)
                 continue
             }
             counts[origin.host, default: 0] += 1
-            look.missing[topic] = Candidate(origin: origin, name: value.name, topic: topic)
+            round.missing[topic] = Candidate(origin: origin, name: value.name, topic: topic)
         }
-        check(look.missing.keys.sorted()[...], atOnce: Self.together, look)
+        check(round.missing.keys.sorted()[...], atOnce: Self.batchSize, round)
     }
 
     /// Step 3: has the broker show topics, group by group. Topics that it did not show are queried a second time, in
@@ -384,46 +384,48 @@ final class ValueAudit {
     /// - Parameters:
     ///   - rest: the topics that are not queried yet.
     ///   - size: the number of topics in a query.
-    private func check(_ rest: ArraySlice<String>, atOnce size: Int, _ look: Look) {
-        guard look === self.look else { return }
+    private func check(_ rest: ArraySlice<String>, atOnce size: Int, _ round: Round) {
+        guard round === self.round else { return }
         guard !rest.isEmpty else {
-            guard size > RetainedQueries.together, !look.missing.isEmpty else { return end(look) }
-            return check(look.missing.keys.sorted()[...], atOnce: RetainedQueries.together, look)
+            guard size > RetainedQueries.batchSize, !round.missing.isEmpty else { return end(round) }
+            return check(round.missing.keys.sorted()[...], atOnce: RetainedQueries.batchSize, round)
         }
         let asked = rest.prefix(size)
         broker.showRetained(Array(asked), usesCanary: true) { [weak self] answer in
-            for topic in answer.refused { look.missing[topic] = nil }
+            for topic in answer.refused { round.missing[topic] = nil }
             // After the second attempt it is unknown whether the broker has these topics.
-            if !answer.isComplete, size == RetainedQueries.together {
+            if !answer.isComplete, size == RetainedQueries.batchSize {
                 for topic in asked {
-                    if let candidate = look.missing.removeValue(forKey: topic) { look.unknown.insert(candidate.origin) }
+                    if let candidate = round.missing.removeValue(forKey: topic) {
+                        round.unknown.insert(candidate.origin)
+                    }
                 }
             }
-            self?.check(rest.dropFirst(asked.count), atOnce: size, look)
+            self?.check(rest.dropFirst(asked.count), atOnce: size, round)
         }
     }
 
     /// Step 4: removes the values that the broker has not shown, and ends the round. A host that has gone offline or
     /// announced another token meanwhile keeps its values until its next round.
-    private func end(_ look: Look) {
-        self.look = nil
+    private func end(_ round: Round) {
+        self.round = nil
         let table = hosts
-        for (origin, mark) in look.hosts {
+        for (origin, valuesToken) in round.hosts {
             guard let host = table[origin] else { continue }
-            watches[origin, default: Watch()].lookedAt = context.now
-            guard !look.unknown.contains(origin) else {
-                watches[origin]!.pause = min(watches[origin]!.pause * 2, Time.maxPause)
+            hostStates[origin, default: HostState()].lastRoundEnd = context.now
+            guard !round.unknown.contains(origin) else {
+                hostStates[origin]!.pause = min(hostStates[origin]!.pause * 2, Time.maxPause)
                 continue
             }
-            watches[origin]!.pause = Time.minPause
-            if host.isOnline, host.mark == mark, !look.unfinished.contains(origin) {
-                watches[origin]!.answered = look.doubt
+            hostStates[origin]!.pause = Time.minPause
+            if host.isOnline, host.valuesToken == valuesToken, !round.unfinished.contains(origin) {
+                hostStates[origin]!.answered = round.request
             }
         }
-        for (origin, gone) in Dictionary(grouping: look.missing.values, by: \.origin).sorted(by: {
+        for (origin, gone) in Dictionary(grouping: round.missing.values, by: \.origin).sorted(by: {
             $0.key.text < $1.key.text
         }) {
-            guard table[origin]?.isOnline == true, table[origin]?.mark == look.hosts[origin] else { continue }
+            guard table[origin]?.isOnline == true, table[origin]?.valuesToken == round.hosts[origin] else { continue }
             let topics = gone.filter { wanted.contains($0.name) }.map(\.topic).sorted()
             guard !topics.isEmpty else { continue }
             Log.info("\(topics.count) values of \(origin.text) are gone")

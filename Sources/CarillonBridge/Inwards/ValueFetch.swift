@@ -44,7 +44,7 @@ final class ValueFetch {
     private var quickTries = 0
     /// The maximum number of filters in a request, after an incomplete answer. It is halved until each filter is
     /// requested alone, so that a filter with too many values delays no other.
-    private var partSize = RetainedQueries.together
+    private var partSize = RetainedQueries.batchSize
     /// The last filter of the request before, in alphabetical order; the next request continues behind it.
     private var lastOfPart = ""
 
@@ -160,12 +160,12 @@ final class ValueFetch {
         for filter in filters { asked[filter] = asked[filter].flatMap { $0 > 1 ? $0 - 1 : nil } }
         // If the broker refuses a query, the values are requested by repeating the subscription.
         let refused = filters.filter { answer.refused.contains(BridgeTopic.alias(of: $0)) }.intersection(wanted())
-        for part in refused.sorted().chunks(of: RetainedQueries.together) {
+        for part in refused.sorted().chunks(of: RetainedQueries.batchSize) {
             _ = broker.subscribe(part.map { TopicFilter($0, retainHandling: .always) })
         }
         if answer.isComplete {
             done()
-            partSize = min(partSize * 2, RetainedQueries.together)
+            partSize = min(partSize * 2, RetainedQueries.batchSize)
             if due.isEmpty {
                 (pause, quickTries) = (Time.again.lowerBound, 0)
                 if asked.isEmpty { ofHosts = [:] }

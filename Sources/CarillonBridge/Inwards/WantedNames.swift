@@ -28,12 +28,12 @@ struct WantedNames: Equatable {
     init(
         observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], maxSubscriptions most: Int
     ) {
-        var room = most / 2
+        var space = most / 2
         func add(_ text: String, to set: inout Set<ExactText>) {
             let text = ExactText(text)
             guard !set.contains(text) else { return }
-            guard room > 0 else { return isCut = true }
-            room -= 1
+            guard space > 0 else { return isCut = true }
+            space -= 1
             set.insert(text)
         }
         if isAnyObserved {

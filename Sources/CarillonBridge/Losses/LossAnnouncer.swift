@@ -35,7 +35,7 @@ final class LossAnnouncer {
     /// The numbers of lost outgoing notifications by name, for the status; the empty name for unknown ones.
     private var outwards: [String: UInt64] = [:]
     /// Whether the status at the broker is out of date.
-    private var mustTellBroker = false
+    private var isStatusDue = false
 
     /// Creates an announcer without losses.
     init(_ configuration: BridgeConfiguration, center: CenterLink, context: MainContext) {
@@ -57,7 +57,7 @@ final class LossAnnouncer {
     func goOn(with losses: [LossLedger.Entry: UInt64]) {
         guard !losses.isEmpty else { return }
         ledger.restore(losses)
-        tellSoon()
+        announceSoon()
     }
 
     /// The losses that no observer may know of, for the saved state.
@@ -76,49 +76,49 @@ final class LossAnnouncer {
         let name = name ?? ""
         outwards[outwards[name] != nil || outwards.count < Self.maxNames ? name : "", default: 0]
             .addLosses(count)
-        mustTellBroker = true
-        tellSoon()
+        isStatusDue = true
+        announceSoon()
     }
 
     /// Reports the loss of a notification that was queued under an earlier realm, host or user. It is announced only in
     /// the session: the present broker must not learn the name.
     func lostByChange(_ name: String?, of origin: Origin) {
         ledger.lost(of: name, from: origin, because: .reconfigured, .outwards)
-        tellSoon()
+        announceSoon()
     }
 
     /// Reports lost messages of another host.
     func lostInwards(_ count: UInt64, _ name: String?, _ origin: Origin, _ reason: LossReason) {
         ledger.lost(count, of: name, from: origin, because: reason, .inwards)
-        tellSoon()
+        announceSoon()
     }
 
     /// Schedules a report.
-    private func tellSoon(in milliseconds: UInt32 = calm) {
+    private func announceSoon(in milliseconds: UInt32 = calm) {
         guard timer == nil else { return }
         timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
             timer = nil
-            tell()
+            announce()
         }
     }
 
     /// Reports now.
     func announceNow() {
         timer = nil
-        tell()
+        announce()
     }
 
     /// Reports pending losses to a service that has appeared.
-    func serviceCame() {
+    func serviceAppeared() {
         guard !ledger.pending.isEmpty else { return }
         timer = nil
-        tellSoon()
+        announceSoon()
     }
 
     /// Announces the losses in the session, and publishes the status.
-    private func tell() {
+    private func announce() {
         // Without a service the losses stay pending; later losses are added.
-        guard center.isThere else { return tellBroker() }
+        guard center.isThere else { return publishStatus() }
         for (entry, count, isNew) in ledger.takePending() {
             let name = entry.name?.text ?? ""
             if isNew {
@@ -126,7 +126,7 @@ final class LossAnnouncer {
                     "\(count) notifications of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
                         + entry.reason.rawValue)
             }
-            center.tell(
+            center.announce(
                 Self.name, about: name,
                 [
                     "name": .string(name), "host": .string(entry.origin.host), "user": .string(entry.origin.user),
@@ -134,22 +134,22 @@ final class LossAnnouncer {
                 ]
             ) { [weak self] isTaken in self?.answered(entry, count, isTaken) }
         }
-        tellBroker()
+        publishStatus()
     }
 
     /// Handles the service's answer to an announcement. A service that ends may have accepted it, so it may be
     /// announced twice.
     private func answered(_ entry: LossLedger.Entry, _ count: UInt64, _ isTaken: Bool) {
         ledger.answered(entry, count, isTaken: isTaken)
-        if !isTaken { tellSoon(in: Self.pause) }
+        if !isTaken { announceSoon(in: Self.pause) }
     }
 
     /// Schedules the status on a new connection, because the broker may have forgotten it.
     func brokerConnected() {
-        if !outwards.isEmpty { mustTellBroker = true }
+        if !outwards.isEmpty { isStatusDue = true }
         statusTimer = .once(milliseconds: Self.beforeStatus, on: context) { [unowned self] in
             statusTimer = nil
-            tellBroker()
+            publishStatus()
         }
     }
 
@@ -157,8 +157,8 @@ final class LossAnnouncer {
     func brokerDisconnected() { statusTimer = nil }
 
     /// Publishes the status, if it is out of date and the connection is old enough.
-    private func tellBroker() {
-        guard mustTellBroker, statusTimer == nil, let broker, broker.isConnected else { return }
+    private func publishStatus() {
+        guard isStatusDue, statusTimer == nil, let broker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
         let payload = PropertyListJSON.object([
             ("lost", String(outwards.values.reduce(UInt64(0)) { $0.addingLosses($1) })),
@@ -170,7 +170,7 @@ final class LossAnnouncer {
                 Publication(
                     topic: topic, payload: Array(payload.utf8), isRetained: true,
                     contentType: Payload.contentType))
-            mustTellBroker = false
+            isStatusDue = false
         } catch {
             Log.info("the status can't be published: \(error)")
         }

@@ -66,8 +66,8 @@ struct LossLedger {
         case .inwards: inwards.addLosses(count)
         }
         let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
-        let hasRoom = pending.count < Self.maxEntries && announced.count < 2 * Self.maxEntries
-        let isKnown = pending[entry] != nil || hasRoom
+        let hasSpace = pending.count < Self.maxEntries && announced.count < 2 * Self.maxEntries
+        let isKnown = pending[entry] != nil || hasSpace
         pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0]
             .addLosses(count)
     }

@@ -23,7 +23,7 @@ struct InwardMessage {
     /// The effect of the message.
     private(set) var content: Content
     /// Whether it sets or removes a retained value.
-    let isKept: Bool
+    let isRetainedValue: Bool
     /// The lifetime from the arrival, in seconds; nil for no end.
     private(set) var expiresAfter: UInt32?
     /// The time at which it was queued, in microseconds since 1970; nil before.
@@ -33,7 +33,7 @@ struct InwardMessage {
     /// The message as it arrived, for the saved state.
     private(set) var publication: Publication
     /// Whether it is a value that may have existed before. It is posted only if the session does not have it.
-    private(set) var isToldAnew: Bool
+    private(set) var mayBeOld: Bool
 
     /// The reason why a message is refused.
     enum Refusal: Error, Equatable {
@@ -63,10 +63,10 @@ struct InwardMessage {
         origin = topic.origin
         self.publication = publication
         self.properties = properties
-        isKept = publication.isRetained
+        isRetainedValue = publication.isRetained
         // A remaining lifetime of 0 is a part of the last second, and counts as one second.
         expiresAfter = publication.expiry.map { max($0, 1) }
-        isToldAnew = properties.isOldValue
+        mayBeOld = properties.isOldValue
         if publication.isRetained, publication.payload.isEmpty {
             content = .removal
             return
@@ -107,13 +107,13 @@ struct InwardMessage {
     }
 
     /// The identity of a retained value: its host, name and object.
-    struct HostValue: Hashable {
+    struct HostValueKey: Hashable {
         let origin: Origin
-        let kind: ValueKind
+        let kind: ValueKey
     }
 
     /// The identity of the value that a retained message sets or removes.
-    var value: HostValue { HostValue(origin: origin, kind: ValueKind(name, object)) }
+    var value: HostValueKey { HostValueKey(origin: origin, kind: ValueKey(name, object)) }
 
     /// A message that removes the value which this message sets.
     var removal: InwardMessage {
@@ -121,7 +121,7 @@ struct InwardMessage {
         message.content = .removal
         message.publication.payload = []
         message.publication.expiry = nil
-        (message.expiresAfter, message.waitsSince, message.isToldAnew) = (nil, nil, false)
+        (message.expiresAfter, message.waitsSince, message.mayBeOld) = (nil, nil, false)
         return message
     }
 
@@ -140,7 +140,7 @@ struct InwardMessage {
 
     /// Whether a value of the service is this value with this content. Name, object, lifetime, user and host are
     /// compared.
-    func isKept(as value: RetainedValueInfo, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
+    func isRetainedValue(as value: RetainedValueInfo, _ userInfo: [String: PropertyList], now: Int64) -> Bool {
         let expiry: Int64? = if case .int64(let time)? = value.details[Detail.expiry.rawValue] { time } else { nil }
         return Lifetime.isSame(expiry, self.expiry(at: now)) && ExactText(value.name) == ExactText(name)
             && ExactText(value.object) == ExactText(object)
@@ -157,9 +157,9 @@ struct InwardMessage {
     /// Returns the message, marked as a value that may have existed before. A mark that it has already stays.
     ///
     /// - Parameter isAnew: whether to set the mark.
-    func told(anew isAnew: Bool) -> InwardMessage {
+    func marked(anew isAnew: Bool) -> InwardMessage {
         var message = self
-        message.isToldAnew = isToldAnew || isAnew
+        message.mayBeOld = mayBeOld || isAnew
         return message
     }
 }

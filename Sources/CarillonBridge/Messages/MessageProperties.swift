@@ -32,7 +32,7 @@ struct MessageProperties: Equatable {
     /// The serial number of the post, which the service of its session has assigned.
     var serial: UInt64?
     /// The sequence number of the message on its topic; nil for a message of a plain client.
-    var place: Place?
+    var sequenceNumber: SequenceNumber?
     /// The number of bridges through which the message has passed, to stop loops.
     var hops: UInt64 = 0
     /// The time of the post, in microseconds since 1970; nil if it is unknown.
@@ -50,7 +50,7 @@ struct MessageProperties: Equatable {
 
     /// A sequence number: the number of a message among all messages of one run of a bridge on a topic. Numbers begin
     /// with 1, so that a hole is a loss.
-    struct Place: Equatable {
+    struct SequenceNumber: Equatable {
         /// The run in which the number was counted. A process that does not know the earlier numbers begins a new run.
         let run: String
         /// The number.
@@ -96,7 +96,7 @@ struct MessageProperties: Equatable {
         }
         boundTo = texts[.whileRun].flatMap { $0.isEmpty || $0.utf8.count > Self.maxRunBytes ? nil : $0 }
         if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= Self.maxRunBytes {
-            place = Place(run: run, count: count)
+            sequenceNumber = SequenceNumber(run: run, count: count)
         }
     }
 
@@ -112,8 +112,8 @@ struct MessageProperties: Equatable {
             }
         }
         add(.serial, serial.map(String.init))
-        add(.count, place.map { String($0.count) })
-        add(.run, place?.run)
+        add(.count, sequenceNumber.map { String($0.count) })
+        add(.run, sequenceNumber?.run)
         add(.hops, String(hops))
         add(.time, time.map(String.init))
         if isOldValue { add(.value, "1") }

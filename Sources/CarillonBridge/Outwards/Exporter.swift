@@ -9,7 +9,7 @@ import CarillonWire
 /// them, publishes them within an in-flight window, and keeps each until the broker has acknowledged it. It also
 /// removes values from the broker that the session no longer has.
 ///
-/// A ``Crossing`` has one exporter and passes all events to it.
+/// A ``BridgeInstance`` has one exporter and passes all events to it.
 final class Exporter {
     /// A message that was sent and is not acknowledged.
     private struct InFlight {
@@ -78,7 +78,7 @@ final class Exporter {
         self.counts = counts
         for entry in entries {
             if entry.isRemoval, !entry.wasSent {
-                removals.append(ValueKind(entry.message.name, entry.message.object))
+                removals.append(ValueKey(entry.message.name, entry.message.object))
                 continue
             }
             guard BridgeTopic.isPossible(entry.topic) else {
@@ -117,7 +117,7 @@ final class Exporter {
             return false
         }
         if message.isRetained {
-            removals.remove(ValueKind(message.name, message.object))
+            removals.remove(ValueKey(message.name, message.object))
             guard values.publish(message, isReplayed: message.properties.isOldValue) else {
                 return false
             }
@@ -158,13 +158,13 @@ final class Exporter {
             // A replayed value is no news whose loss has to be reported; it is replayed again later.
             if entry.message.properties.isOldValue { continue }
             // Its number is used up, so that receivers notice the loss as well.
-            if entry.message.properties.place == nil { _ = nextPlace(on: entry.topic) }
+            if entry.message.properties.sequenceNumber == nil { _ = nextSequenceNumber(on: entry.topic) }
             lost(1, entry.message.name, .queueFull)
         }
     }
 
     /// Returns the next sequence number on a topic.
-    private func nextPlace(on topic: String) -> MessageProperties.Place {
+    private func nextSequenceNumber(on topic: String) -> MessageProperties.SequenceNumber {
         counts.next(on: topic, newRun: environment.makeToken)
     }
 
@@ -175,7 +175,7 @@ final class Exporter {
     }
 
     /// Returns the message that removes a value from the broker.
-    private func removal(of kind: ValueKind) -> ExportQueue.Entry {
+    private func removal(of kind: ValueKey) -> ExportQueue.Entry {
         let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
         return .init(message: message, topic: message.topic(of: configuration.origin, in: configuration.realm))
     }
@@ -186,9 +186,9 @@ final class Exporter {
         while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), maySendNext(), var entry = nextEntry() {
             // The sequence number is assigned only now, so that an expired message leaves no hole. A message that has a
             // number from an earlier attempt is sent even if it has expired.
-            if entry.message.properties.place == nil {
+            if entry.message.properties.sequenceNumber == nil {
                 guard !entry.message.isExpired(at: environment.time()) else { continue }
-                entry.message.properties.place = nextPlace(on: entry.topic)
+                entry.message.properties.sequenceNumber = nextSequenceNumber(on: entry.topic)
             }
             let publication = entry.message.publication(on: entry.topic, now: environment.time())
             do throws(MQTTError) {
@@ -293,7 +293,7 @@ final class Exporter {
     ///   - kept: all values of this session.
     ///   - hasLooked: whether the broker has shown its values of this host.
     /// - Returns: the difference, which also says whether the service has to send values again.
-    func compare(with kept: Set<ValueKind>, hasLooked: Bool) -> OwnValues.Difference {
+    func compare(with kept: Set<ValueKey>, hasLooked: Bool) -> OwnValues.Difference {
         let exported = kept.filter { kind in
             let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
             return exports(message.name)
@@ -338,29 +338,29 @@ extension ReasonCode {
 /// The queue of values to remove from the broker, each once and in order.
 private struct Removals {
     /// The values, in order; it may contain cancelled ones.
-    private var line = Deque<ValueKind>()
+    private var order = Deque<ValueKey>()
     /// The values whose removal is not cancelled.
-    private var kinds: Set<ValueKind> = []
+    private var kinds: Set<ValueKey> = []
 
-    mutating func append(_ kind: ValueKind) { if kinds.insert(kind).inserted { line.append(kind) } }
+    mutating func append(_ kind: ValueKey) { if kinds.insert(kind).inserted { order.append(kind) } }
 
     /// Cancels a removal, because the value exists again.
-    mutating func remove(_ kind: ValueKind) { kinds.remove(kind) }
+    mutating func remove(_ kind: ValueKey) { kinds.remove(kind) }
 
-    mutating func popFirst() -> ValueKind? {
-        while let kind = line.popFirst() { if kinds.remove(kind) != nil { return kind } }
+    mutating func popFirst() -> ValueKey? {
+        while let kind = order.popFirst() { if kinds.remove(kind) != nil { return kind } }
         return nil
     }
 
     /// The values, in order.
-    var all: [ValueKind] {
+    var all: [ValueKey] {
         var rest = self
         return Array(AnyIterator { rest.popFirst() })
     }
 }
 
 /// The identity of a retained value within a host: its name and object, compared byte for byte.
-struct ValueKind: Hashable, Comparable {
+struct ValueKey: Hashable, Comparable {
     let name: ExactText
     let object: ExactText
 
@@ -369,7 +369,7 @@ struct ValueKind: Hashable, Comparable {
         self.object = ExactText(object)
     }
 
-    static func < (left: ValueKind, right: ValueKind) -> Bool {
+    static func < (left: ValueKey, right: ValueKey) -> Bool {
         (left.name.text, left.object.text) < (right.name.text, right.object.text)
     }
 }

@@ -26,24 +26,24 @@ struct OwnValues {
     }
 
     /// The values that the bridge has published.
-    private var published: [ValueKind: Content] = [:]
+    private var published: [ValueKey: Content] = [:]
     /// The values that the broker has shown since ``beginLooking()``; nil while the broker is not asked.
-    private var shown: [ValueKind: OutwardMessage.Version]?
+    private var shown: [ValueKey: OutwardMessage.Version]?
     /// The values that are published as soon as the service replays them.
-    private var due: Set<ValueKind> = []
+    private var due: Set<ValueKey> = []
     /// The versions that the broker has refused. They are not published again, unless an application posts the value
     /// again.
-    private var refused: [ValueKind: OutwardMessage.Version] = [:]
+    private var refused: [ValueKey: OutwardMessage.Version] = [:]
     /// The values that were published since the service was last asked for its list of values, which may lack them.
-    private var recent: Set<ValueKind> = []
+    private var recent: Set<ValueKey> = []
     /// The values that were published since ``beginLooking()``. The broker may have shown an older content of them.
-    private var publishedMeanwhile: Set<ValueKind> = []
+    private var publishedMeanwhile: Set<ValueKey> = []
     /// Whether the service has to replay its values, because some were dropped before they were sent.
     private var isReplayDue = false
     /// The number of times that notifications of the service were missed.
     private(set) var misses: UInt64 = 0
     /// The value of `misses` at the beginning of the last complete replay.
-    private var madeGood: UInt64 = 0
+    private var missesReplayed: UInt64 = 0
 
     // MARK: Publishing
 
@@ -52,7 +52,7 @@ struct OwnValues {
     /// - Parameter isReplayed: whether the service has replayed the value, which existed before.
     /// - Returns: false if it is a replayed value that the broker has, or has refused.
     mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
-        let kind = ValueKind(message.name, message.object)
+        let kind = ValueKey(message.name, message.object)
         let version = message.version
         if isReplayed, isSame(refused[kind], version) || isPublished(kind, version) && !due.contains(kind) {
             return false
@@ -68,7 +68,7 @@ struct OwnValues {
     /// Notes a message that an earlier bridge has left to publish. Call it in the order of the messages.
     mutating func restore(_ message: OutwardMessage) {
         guard message.isRetained else { return }
-        let kind = ValueKind(message.name, message.object)
+        let kind = ValueKey(message.name, message.object)
         guard message.isValue else { return published[kind] = nil }
         if published[kind] != nil || published.count < Self.maxCount { published[kind] = .version(message.version) }
     }
@@ -76,11 +76,11 @@ struct OwnValues {
     /// Notes that the broker has refused a value.
     mutating func refused(_ message: OutwardMessage) {
         guard message.isValue else { return }
-        refused[ValueKind(message.name, message.object)] = message.version
+        refused[ValueKey(message.name, message.object)] = message.version
     }
 
     /// Whether this version was published last.
-    private func isPublished(_ kind: ValueKind, _ version: OutwardMessage.Version) -> Bool {
+    private func isPublished(_ kind: ValueKey, _ version: OutwardMessage.Version) -> Bool {
         if case .version(let published)? = published[kind] { published.isSame(as: version) } else { false }
     }
 
@@ -90,7 +90,7 @@ struct OwnValues {
 
     /// Notes that a value was dropped before it was sent. If it was the last version, a replay is due.
     mutating func lost(_ message: OutwardMessage) {
-        let kind = ValueKind(message.name, message.object)
+        let kind = ValueKey(message.name, message.object)
         let version = message.version
         guard message.isValue, isPublished(kind, version), !isSame(refused[kind], version) else { return }
         published[kind] = .older
@@ -106,16 +106,16 @@ struct OwnValues {
 
     /// Notes that notifications of the service were missed. Values may be among them until the service has replayed all
     /// values.
-    mutating func missedSome() { misses += 1 }
+    mutating func noteMissed() { misses += 1 }
 
     /// Whether values may be among missed notifications, so that a replay is due.
-    var hasMissedSome: Bool { misses != madeGood }
+    var mayLackValues: Bool { misses != missesReplayed }
 
     /// Notes that the service has replayed all values.
     ///
     /// - Parameter misses: the number of misses when the replay began. A notification that was missed during the replay
     ///   may be newer than the replayed value.
-    mutating func replayed(behind misses: UInt64) { madeGood = max(madeGood, misses) }
+    mutating func replayed(behind misses: UInt64) { missesReplayed = max(missesReplayed, misses) }
 
     /// Notes that a replay has ended early, so that values may be missing from it.
     mutating func replayWasCut() { isReplayDue = isReplayDue || !due.isEmpty }
@@ -136,7 +136,7 @@ struct OwnValues {
     /// - Parameter now: microseconds since 1970.
     mutating func show(_ name: String, _ object: String, _ publication: Publication, now: Int64) {
         guard shown != nil, publication.isRetained else { return }
-        let kind = ValueKind(name, object)
+        let kind = ValueKey(name, object)
         guard !publication.payload.isEmpty else { return shown![kind] = nil }
         if shown![kind] != nil || shown!.count < Self.maxCount, name.utf8.count + object.utf8.count <= Self.maxKeyBytes
         {
@@ -153,12 +153,12 @@ struct OwnValues {
     /// The result of a comparison.
     struct Difference {
         /// The values to remove from the broker.
-        var gone: [ValueKind]
+        var gone: [ValueKey]
         /// Whether the service has to replay its values, because the broker lacks some.
         var isReplayNeeded: Bool
         /// Whether the service has to be asked again for its list, which lacks values that were published after the
         /// question.
-        var isUnsure: Bool
+        var mustAskAgain: Bool
     }
 
     /// Compares the published and the shown values with those of the session.
@@ -169,21 +169,21 @@ struct OwnValues {
     ///   - isOwn: returns whether a bridge of this host may have published a value. Other values on this host's topics
     ///     may belong to another program, and are not removed.
     mutating func compare(
-        with kept: Set<ValueKind>, hasLooked: Bool = true, isOwn: (ValueKind) -> Bool
+        with kept: Set<ValueKey>, hasLooked: Bool = true, isOwn: (ValueKey) -> Bool
     ) -> Difference {
         var gone = Set(published.keys).subtracting(kept)
         let shown = hasLooked ? shown : nil
         if let shown {
             gone.formUnion(shown.keys.filter { !kept.contains($0) && isOwn($0) })
         }
-        let isUnsure = !gone.isDisjoint(with: recent)
+        let mustAskAgain = !gone.isDisjoint(with: recent)
         gone.subtract(recent)
         for kind in gone {
             published[kind] = nil
             refused[kind] = nil
         }
         due.subtract(gone)
-        var difference = Difference(gone: gone.sorted(), isReplayNeeded: false, isUnsure: isUnsure)
+        var difference = Difference(gone: gone.sorted(), isReplayNeeded: false, mustAskAgain: mustAskAgain)
         guard let shown else { return difference }
         // A value is right if the broker has shown, or has refused, the version that was published last.
         for kind in kept.subtracting(publishedMeanwhile) {

@@ -20,14 +20,14 @@ struct TopicCounts: Equatable {
     /// Returns the sequence number of the next message on a topic.
     ///
     /// - Parameter newRun: returns the token of another run.
-    mutating func next(on topic: String, newRun: () -> String) -> MessageProperties.Place {
+    mutating func next(on topic: String, newRun: () -> String) -> MessageProperties.SequenceNumber {
         let topic = ExactText(topic)
         if counts[topic] == nil, counts.count == Self.maxTopics {
             counts = [:]
             run = newRun()
         }
         counts[topic, default: 0] += 1
-        return MessageProperties.Place(run: run, count: counts[topic]!)
+        return MessageProperties.SequenceNumber(run: run, count: counts[topic]!)
     }
 
     /// All counters, in the order of their topics.

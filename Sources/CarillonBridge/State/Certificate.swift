@@ -20,7 +20,7 @@ enum Certificate {
     }
 
     /// Whether a key belongs to a certificate.
-    enum Fit: Equatable {
+    enum KeyMatch: Equatable {
         /// OpenSSL is missing, or the certificate is unreadable.
         case unknown
         case fits
@@ -36,7 +36,7 @@ enum Certificate {
     private typealias Read = @convention(c) (Pointer, Pointer?, AskPassphrase, Pointer?) -> Pointer?
 
     /// The functions of OpenSSL in this process.
-    private struct Library {
+    private struct OpenSSLFunctions {
         let makeReader: @convention(c) (UnsafeRawPointer, CInt) -> Pointer?
         let freeReader: @convention(c) (Pointer) -> CInt
         let readCertificate: Read
@@ -109,7 +109,7 @@ enum Certificate {
 
     /// Returns the end of validity of the first certificate of a file in PEM format.
     static func end(inPEM bytes: [UInt8]) -> End {
-        guard let library = Library() else { return .unknown }
+        guard let library = OpenSSLFunctions() else { return .unknown }
         return library.with(bytes, read: library.readCertificate, free: library.freeCertificate) { certificate in
             guard let certificate else { return .none }
             var (days, seconds): (CInt, CInt) = (0, 0)
@@ -119,8 +119,8 @@ enum Certificate {
     }
 
     /// Returns whether a private key belongs to the first certificate of a file.
-    static func fit(ofKeyInPEM key: [UInt8], toCertificateInPEM certificate: [UInt8]) -> Fit {
-        guard let library = Library() else { return .unknown }
+    static func fit(ofKeyInPEM key: [UInt8], toCertificateInPEM certificate: [UInt8]) -> KeyMatch {
+        guard let library = OpenSSLFunctions() else { return .unknown }
         return library.with(certificate, read: library.readCertificate, free: library.freeCertificate) { certificate in
             library.with(key, read: library.readKey, free: library.freeKey) { key in
                 guard let certificate else { return .unknown }

@@ -38,7 +38,7 @@ package struct SavedState {
     /// The time since when each absent host is absent, in microseconds since 1970.
     var absences: [Origin: Int64] = [:]
     /// Whether values may be missing, so that the next bridge requests all values from the broker again.
-    var isDoubtful = false
+    var mustFetchValues = false
     /// The losses that are not announced, or whose announcement is unconfirmed.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
@@ -67,7 +67,7 @@ package struct SavedState {
                 absences.sorted { $0.key.text < $1.key.text }.map {
                     .array([.string($0.key.host), .string($0.key.user), .int64($0.value)])
                 }),
-            "doubtful": .boolean(isDoubtful),
+            "doubtful": .boolean(mustFetchValues),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
         return Array(PropertyListJSON.text(.dictionary(entries)).utf8)
@@ -100,7 +100,7 @@ package struct SavedState {
         // In the other lists an unreadable element is left out.
         self.places = []
         for element in places {
-            if let place = SequenceTracker.Saved(element) { self.places.append(place) }
+            if let sequenceNumber = SequenceTracker.Saved(element) { self.places.append(sequenceNumber) }
         }
         self.queue = []
         for element in queue {
@@ -132,7 +132,7 @@ package struct SavedState {
             else { continue }
             absences[origin] = time
         }
-        isDoubtful = entries["doubtful"] == .boolean(true)
+        mustFetchValues = entries["doubtful"] == .boolean(true)
         for element in entries["losses"]?.list ?? [] {
             if let (entry, count) = LossLedger.Entry.saved(element) { losses[entry] = count }
         }
@@ -159,8 +159,8 @@ extension SequenceTracker.Saved {
     fileprivate var propertyList: PropertyList {
         .dictionary([
             "topic": .string(topic), "host": .string(origin.host), "user": .string(origin.user), "name": .string(name),
-            "run": .string(place.run), "count": .uint64(place.count), "gone": .boolean(isGone),
-            "value": .uint64(value ?? place.count),
+            "run": .string(sequenceNumber.run), "count": .uint64(sequenceNumber.count), "gone": .boolean(isGone),
+            "value": .uint64(value ?? sequenceNumber.count),
             "holes": .array(holes.map { .array([.uint64($0.lowerBound), .uint64($0.upperBound)]) }),
         ])
     }
@@ -179,7 +179,7 @@ extension SequenceTracker.Saved {
             holes.append(first...last)
         }
         self.init(
-            topic: topic, origin: origin, name: name, place: .init(run: run, count: count), holes: holes,
+            topic: topic, origin: origin, name: name, sequenceNumber: .init(run: run, count: count), holes: holes,
             value: entries["value"]?.unsigned, isGone: entries["gone"] == .boolean(true))
     }
 }
@@ -198,9 +198,9 @@ extension ExportQueue.Entry {
         entries["while"] = message.properties.boundTo.map { .string($0) }
         entries["all-sessions"] = message.properties.identity.map { .string($0) }
         entries["time"] = message.properties.time.map { .int64($0) }
-        if let place = message.properties.place {
-            entries["run"] = .string(place.run)
-            entries["count"] = .uint64(place.count)
+        if let sequenceNumber = message.properties.sequenceNumber {
+            entries["run"] = .string(sequenceNumber.run)
+            entries["count"] = .uint64(sequenceNumber.count)
         }
         return .dictionary(entries)
     }
@@ -221,7 +221,7 @@ extension ExportQueue.Entry {
         properties.identity = entries["all-sessions"]?.text
         properties.time = entries["time"]?.signed
         if let run = entries["run"]?.text, let count = entries["count"]?.unsigned {
-            properties.place = .init(run: run, count: count)
+            properties.sequenceNumber = .init(run: run, count: count)
         }
         self.init(
             message: OutwardMessage(
@@ -239,7 +239,7 @@ extension InwardMessage {
     fileprivate func propertyList(now: Int64) -> PropertyList {
         var entries: [String: PropertyList] = [
             "topic": .string(publication.topic), "payload": .data(publication.payload),
-            "retained": .boolean(publication.isRetained), "anew": .boolean(isToldAnew),
+            "retained": .boolean(publication.isRetained), "anew": .boolean(mayBeOld),
             "properties": .array(publication.userProperties.map { .array([.string($0.name), .string($0.value)]) }),
         ]
         entries["type"] = publication.contentType.map { .string($0) }
@@ -272,7 +272,7 @@ extension InwardMessage {
         case .online, .status, .test: return nil
         }
         guard let message = try? InwardMessage(publication, on: parsed) else { return nil }
-        self = message.told(anew: isAnew)
+        self = message.marked(anew: isAnew)
     }
 }
 

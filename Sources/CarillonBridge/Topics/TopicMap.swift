@@ -68,7 +68,7 @@ struct TopicMap: Equatable {
                 let host = rule.source?.root, let origin = Origin(host: host, user: Self.user)
             else { continue }
             // A message with a sequence number is of a bridge.
-            guard MessageProperties(publication.userProperties)?.place == nil else { return nil }
+            guard MessageProperties(publication.userProperties)?.sequenceNumber == nil else { return nil }
             let isValue = publication.isRetained && !object.isEmpty
             let subject: BridgeTopic.Subject =
                 isValue ? .value(name: rule.name, object: object) : .notification(name: rule.name)

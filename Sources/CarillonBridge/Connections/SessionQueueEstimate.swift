@@ -6,7 +6,7 @@
 ///
 /// A queued message may be old: a retained message among them does not show the present value at the broker. Nor is the
 /// queue complete: a full queue takes no further messages, so a removal behind it may be missing.
-struct SessionQueue {
+struct SessionQueueEstimate {
     /// The reading time after which all queued messages are read. The broker sends them before all others.
     static let readingTime = Duration.seconds(90)
 
@@ -43,7 +43,7 @@ struct SessionQueue {
     }
 
     /// Whether queued messages may still arrive.
-    func mayComeStill(now: SuspendingClock.Instant) -> Bool {
+    func mayStillDeliver(now: SuspendingClock.Instant) -> Bool {
         switch state {
         case .read: false
         case .reading(let end): now < end

@@ -3,7 +3,7 @@
 /// The subscriptions of a ``ClientDriver`` that the broker has not answered completely. One call may need several
 /// packets, because all filters of a packet have the same options. The delegate receives one result with the answers of
 /// all of them.
-struct Subscriptions {
+struct PendingSubscriptions {
     /// A subscription that waits for answers.
     private final class Subscription {
         /// The identifier of its first packet, which the caller knows.

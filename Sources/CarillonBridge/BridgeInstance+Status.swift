@@ -2,8 +2,8 @@
 import CarillonWire
 
 /// The status of the bridge, for `carillon bridge status` and the D-Bus methods.
-extension Crossing {
-    /// The present state and the counts of a ``Crossing``. ``Bridge`` adds the state of the configuration files.
+extension BridgeInstance {
+    /// The present state and the counts of a ``BridgeInstance``. ``Bridge`` adds the state of the configuration files.
     var status: BridgeStatus {
         var status = BridgeStatus()
         status.version = Wire.softwareVersion
@@ -24,7 +24,7 @@ extension Crossing {
         status.lostOutwards = losses.outwardsCount
         status.lostInwards = losses.inwardsCount
         status.refused = importer.totals.refused + posts.refused
-        status.repeated = importer.totals.repeated + posts.alike
+        status.repeated = importer.totals.repeated + posts.alreadyPresent
         status.acknowledgement = exporter.acknowledgement.map { UInt64(clamping: $0.microseconds) } ?? 0
         let known = importer.gate.hosts.hosts.sorted { $0.key.text < $1.key.text }
         status.stripped = known.filter(\.value.isStripped).map(\.key.text)

@@ -13,7 +13,7 @@ import CarillonWire
 ///
 /// In the bridge's sources a *value* is a retained value: the newest retained notification of a name and an object. A
 /// *host* is a session of the realm, identified by machine and user (``Origin``).
-final class Crossing {
+final class BridgeInstance {
     /// The phase of a crossing's life, in this order.
     enum Phase {
         case created
@@ -106,7 +106,7 @@ final class Crossing {
     /// The announcement that is pending.
     private var due = Due.nothing
     /// The comparison of the broker's copies of this host's values with the session, at each connection.
-    private var look: OwnValuesLook!
+    private var look: OwnValuesCheck!
     /// The test messages of the bridge to itself.
     private let roundTrips: RoundTrips
     /// The last command to remove a host; nil before the first.
@@ -186,15 +186,15 @@ final class Crossing {
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
             let hasLooked = look.finish()
             let difference = exporter.compare(
-                with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked)
+                with: Set(own.map { ValueKey($0.name, $0.object) }), hasLooked: hasLooked)
             if difference.isReplayNeeded { replay() }
             if hasLooked {
                 due = .mark(again: difference.isReplayNeeded || !difference.gone.isEmpty)
                 checkMark()
             }
-            if difference.isUnsure { values.ask() }
+            if difference.mustAskAgain { values.ask() }
         }
-        look = OwnValuesLook(configuration, at: broker, for: exporter, context: context) { [unowned self] in
+        look = OwnValuesCheck(configuration, at: broker, for: exporter, context: context) { [unowned self] in
             values.ask()
         }
         confirmation = HostConfirmation(
@@ -209,7 +209,7 @@ final class Crossing {
             BridgeTopic.presenceCanary(of: configuration.origin, in: configuration.realm)
         )
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
-        importer.onDoubt = { [weak self] in self?.values.ask() }
+        importer.askForValueList = { [weak self] in self?.values.ask() }
         // Presence messages may be among the messages that the broker has dropped.
         importer.onDrops = { [weak self] in
             if configuration.followsPresence { self?.confirmation.again() }
@@ -228,11 +228,11 @@ final class Crossing {
     /// - Parameters:
     ///   - state: the state of the bridge before; nil if there is none.
     ///   - before: the replaced crossing of this process; nil for the first one.
-    func start(with state: SavedState?, replacing before: Crossing?) {
+    func start(with state: SavedState?, replacing before: BridgeInstance?) {
         guard phase == .created else { return }
         phase = .running
         posts.changed = { [weak self] in self?.postsChanged() }
-        posts.foundNoRoom = { [importer] message in importer.foundNoRoom(for: message) }
+        posts.noteNoSpace = { [importer] message in importer.noteNoSpace(for: message) }
         posts.kept = { [importer] message in importer.kept(message) }
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
@@ -253,13 +253,13 @@ final class Crossing {
         center.delegate = self
         center.export(configuration.exports)
         if center.isThere { serviceChanged(isThere: true) }
-        if exporter.values.hasMissedSome { catchUp() }
+        if exporter.values.mayLackValues { catchUp() }
         // Asked even if nothing is imported: without a request the client does not connect to the service.
         interest.ask()
     }
 
     /// Continues with the counts, the values and the hosts of the replaced crossing.
-    private func takeOver(from before: Crossing) {
+    private func takeOver(from before: BridgeInstance) {
         exporter.exported = before.exporter.exported
         exporter.values = before.exporter.values
         exporter.values.stopLooking()
@@ -285,7 +285,7 @@ final class Crossing {
     }
 
     /// Whether another crossing has the same presence at the same broker as this one.
-    func hasPresence(of other: Crossing) -> Bool {
+    func hasPresence(of other: BridgeInstance) -> Bool {
         let (one, two) = (configuration, other.configuration)
         return one.realm == two.realm && one.origin == two.origin && one.brokerHost == two.brokerHost
             && one.port == two.port
@@ -363,7 +363,7 @@ final class Crossing {
             guard let self else { return }
             replays -= 1
             if isComplete { exporter.values.replayed(behind: misses) } else { exporter.values.replayWasCut() }
-            if exporter.values.hasMissedSome { catchUp() }
+            if exporter.values.mayLackValues { catchUp() }
             exporter.pump()
         }
     }
@@ -375,7 +375,7 @@ final class Crossing {
             phase == .running
         else { return }
         due = .nothing
-        presence.tellValues(again: again)
+        presence.announceValues(again: again)
     }
 
     /// Ends the connection to the broker. Unless the next crossing keeps the presence, the bridge first publishes that
@@ -488,7 +488,7 @@ final class Crossing {
 
 // MARK: Events of the session's notification service
 
-extension Crossing: CenterLinkDelegate {
+extension BridgeInstance: CenterLinkDelegate {
     /// Exports a notification of the session.
     func arrived(_ notification: ArrivedNotification) {
         guard exporter.take(notification), let lastRemoval, phase == .running else { return }
@@ -506,7 +506,7 @@ extension Crossing: CenterLinkDelegate {
     /// them.
     func missed(_ count: UInt64) {
         losses.lostOutwards(count, nil, .notSeen)
-        exporter.values.missedSome()
+        exporter.values.noteMissed()
         catchUp()
     }
 
@@ -520,7 +520,7 @@ extension Crossing: CenterLinkDelegate {
             // The next service starts the replay.
             guard center.isThere else { return }
             caughtUpAt = context.now
-            if exporter.values.hasMissedSome { replay() }
+            if exporter.values.mayLackValues { replay() }
         }
     }
 
@@ -548,31 +548,31 @@ extension Crossing: CenterLinkDelegate {
         if serviceWasAway {
             serviceWasAway = false
             // A service that ended may have retained a value whose notification never reached the bridge.
-            exporter.values.missedSome()
+            exporter.values.noteMissed()
             catchUp()
         }
         serviceTimer = nil
         interest.ask(anew: true)
         values.ask(anew: true)
-        losses.serviceCame()
-        hosts.tellAll(importer.gate.hosts)
-        tellConnection()
-        posts.serviceCame()
+        losses.serviceAppeared()
+        hosts.announceAll(importer.gate.hosts)
+        announceConnection()
+        posts.serviceAppeared()
     }
 
     /// Announces the state of the connection to the session.
-    private func tellConnection() {
-        hosts.tellConnection(broker.state == .connected, broker: configuration.brokerText, reason: reason)
+    private func announceConnection() {
+        hosts.announceConnection(broker.state == .connected, broker: configuration.brokerText, reason: reason)
     }
 }
 
 // MARK: Events of the broker
 
-extension Crossing: BrokerLinkDelegate {
+extension BridgeInstance: BrokerLinkDelegate {
     /// Announces the state of the connection to the session.
     func brokerChanged() {
         guard phase == .running, center.isThere else { return }
-        tellConnection()
+        announceConnection()
         // The service has come back while the bridge disconnected because of its absence.
         if broker.state == .held { broker.connect() }
     }
@@ -617,7 +617,7 @@ extension Crossing: BrokerLinkDelegate {
     /// Announces that hosts are offline because the broker has forgotten them.
     private func forget(_ hosts: [Origin]) {
         for origin in importer.endConfirmingHosts(hosts) {
-            if let host = importer.gate.hosts[origin] { self.hosts.tell(origin, host, before: nil) }
+            if let host = importer.gate.hosts[origin] { self.hosts.announce(origin, host, before: nil) }
         }
     }
 
@@ -627,7 +627,7 @@ extension Crossing: BrokerLinkDelegate {
         switch importer.take(publication) {
         case .own(let topic): takeOwn(publication, topic)
         case .presence(let origin, let host, let before):
-            hosts.tell(origin, host, before: before)
+            hosts.announce(origin, host, before: before)
             importer.follow(origin, host, before: before)
         case .ignored, .unwanted, .refused, .repeated, .message: break
         }

@@ -8,7 +8,7 @@ import CarillonMainLoop
 ///
 /// When the broker has shown all values, the service is asked for its list of values. After an incomplete answer of the
 /// broker the query is repeated, up to five times.
-final class OwnValuesLook {
+final class OwnValuesCheck {
     /// The state of the comparison on this connection.
     private enum Phase {
         /// Nothing is in progress.
