@@ -94,19 +94,19 @@ final class BridgeInstance {
     private var removalTimer: EventSource?
     /// The pending announcement to other hosts that the broker has all values of this host. They then compare their
     /// copies.
-    private enum Due {
+    private enum PendingAnnouncement {
         /// No announcement is pending.
         case nothing
         /// The announcement follows as soon as the broker has acknowledged all messages.
         ///
         /// - Parameter again: whether the broker has lacked some values.
-        case mark(again: Bool)
+        case valuesAnnouncement(again: Bool)
     }
 
     /// The announcement that is pending.
-    private var due = Due.nothing
+    private var due = PendingAnnouncement.nothing
     /// The comparison of the broker's copies of this host's values with the session, at each connection.
-    private var look: OwnValuesCheck!
+    private var ownValuesCheck: OwnValuesCheck!
     /// The test messages of the bridge to itself.
     private let roundTrips: RoundTrips
     /// The last command to remove a host; nil before the first.
@@ -184,17 +184,17 @@ final class BridgeInstance {
         ) { [unowned self] pieces in
             importer.found(pieces.joined())
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
-            let hasLooked = look.finish()
+            let hasLooked = ownValuesCheck.finish()
             let difference = exporter.compare(
                 with: Set(own.map { ValueKey($0.name, $0.object) }), hasLooked: hasLooked)
             if difference.isReplayNeeded { replay() }
             if hasLooked {
-                due = .mark(again: difference.isReplayNeeded || !difference.gone.isEmpty)
-                checkMark()
+                due = .valuesAnnouncement(again: difference.isReplayNeeded || !difference.gone.isEmpty)
+                announceValuesIfComplete()
             }
             if difference.mustAskAgain { values.ask() }
         }
-        look = OwnValuesCheck(configuration, at: broker, for: exporter, context: context) { [unowned self] in
+        ownValuesCheck = OwnValuesCheck(configuration, at: broker, for: exporter, context: context) { [unowned self] in
             values.ask()
         }
         confirmation = HostConfirmation(
@@ -313,7 +313,7 @@ final class BridgeInstance {
         drainReason = reason
         broker.keepConnection()
         serviceTimer = nil
-        look.stop()
+        ownValuesCheck.stop()
         presence.stop()
         (removalTimer, replayTimer, catchUpTimer) = (nil, nil, nil)
         roundTrips.end("the bridge ends")
@@ -351,7 +351,7 @@ final class BridgeInstance {
                 replay()
             }
         }
-        checkMark()
+        announceValuesIfComplete()
         checkDrained()
     }
 
@@ -370,8 +370,9 @@ final class BridgeInstance {
 
     /// Announces to other hosts that the broker has all values of this host, if the announcement is pending, the
     /// service has sent the values and the broker has acknowledged them.
-    private func checkMark() {
-        guard case .mark(let again) = due, exporter.isIdle, replays == 0, replayTimer == nil, broker.isConnected,
+    private func announceValuesIfComplete() {
+        guard case .valuesAnnouncement(let again) = due, exporter.isIdle, replays == 0, replayTimer == nil,
+            broker.isConnected,
             phase == .running
         else { return }
         due = .nothing
@@ -385,10 +386,10 @@ final class BridgeInstance {
         phase = .leaving
         losses.announceNow()
         let keepsPresence = drainReason == .reload(keepsPresence: true)
-        let farewell = keepsPresence ? nil : presence.farewell
+        let offlineMessage = keepsPresence ? nil : presence.offlineMessage
         // With an unchanged presence the last will protects the time until the next crossing connects: the broker
         // publishes it only if that takes too long.
-        broker.end(as: .stopped, farewell, reason: keepsPresence ? .disconnectWithWill : .success) { [self] in
+        broker.end(as: .stopped, offlineMessage, reason: keepsPresence ? .disconnectWithWill : .success) { [self] in
             phase = .posting
             drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in withdraw() }
             checkDrained()
@@ -541,7 +542,7 @@ extension BridgeInstance: CenterLinkDelegate {
         guard isThere else {
             serviceTimer = .once(milliseconds: Time.withoutService, on: context) { [unowned self] in
                 Log.notice("there is no notification center in the session: the broker queues messages")
-                broker.end(as: .held, presence.farewell)
+                broker.end(as: .held, presence.offlineMessage)
             }
             return
         }
@@ -586,7 +587,7 @@ extension BridgeInstance: BrokerLinkDelegate {
         presence.connected(sessionPresent: sessionPresent)
         if configuration.followsPresence { confirmation.begin() }
         importer.connected(sessionPresent: sessionPresent)
-        look.connected()
+        ownValuesCheck.connected()
         losses.brokerConnected()
         exporter.pump()
         roundTrips.connected()
@@ -597,12 +598,12 @@ extension BridgeInstance: BrokerLinkDelegate {
 
     /// Whether the bridge waits for answers of the broker, so that the connection should not be renewed now.
     var waitsForBroker: Bool {
-        !exporter.isIdle || hostRemoval?.isOver == false || roundTrips.isWaiting || look.isUnderWay
+        !exporter.isIdle || hostRemoval?.isOver == false || roundTrips.isWaiting || ownValuesCheck.isUnderWay
     }
 
     /// Ends all work that needs the connection. The exporter keeps unacknowledged messages.
     func brokerDisconnected(because error: MQTTError?) {
-        look.stop()
+        ownValuesCheck.stop()
         presence.stop()
         confirmation.stop()
         losses.brokerDisconnected()
@@ -636,8 +637,8 @@ extension BridgeInstance: BrokerLinkDelegate {
     /// Handles a message on a topic of this host, which arrives only if the bridge has asked for it.
     private func takeOwn(_ publication: Publication, _ topic: BridgeTopic) {
         switch topic.subject {
-        case .notification(let name): look.show(name, "", publication, now: environment.time())
-        case .value(let name, let object): look.show(name, object, publication, now: environment.time())
+        case .notification(let name): ownValuesCheck.show(name, "", publication, now: environment.time())
+        case .value(let name, let object): ownValuesCheck.show(name, object, publication, now: environment.time())
         case .test: roundTrips.received(publication)
         case .online: if phase == .running { presence.take(publication) }
         case .status: break

@@ -17,7 +17,7 @@ import CarillonWire
 final class CommandSession: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// The receiver of notifications and other events, for a command that continues until it is ended. ``Watch`` is one.
+    /// The receiver of notifications and other events, for a command that continues until it is ended. ``Observation`` is one.
     protocol Listener: AnyObject {
         func received(_ notification: ArrivedNotification)
         func mayHaveMissed(_ gap: Gap)

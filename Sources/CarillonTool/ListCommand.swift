@@ -45,7 +45,7 @@ enum ListCommand {
                 """)
         guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
-        let chosen: ChosenClients? = if let text = rest.first { try ChosenClients(text) } else { nil }
+        let chosen: ClientSelector? = if let text = rest.first { try ClientSelector(text) } else { nil }
         let show: @Sendable ([Row], CommandSession) -> Void = { rows, session in
             Self.show(rows, columns: observerColumns, isJSON: isJSON, on: terminal, session)
         }

@@ -14,14 +14,15 @@ enum NumberArguments {
 
     /// Returns a time in seconds; nil if the option was not given.
     static func seconds(
-        _ text: String?, _ option: String, from least: Double = 0.001, to most: Double = 4_000_000
+        _ text: String?, _ option: String, from minSeconds: Double = 0.001, to maxSeconds: Double = 4_000_000
     ) throws(UsageError) -> Double? {
         guard let text else { return nil }
         guard let seconds = seconds(in: text) else {
             throw UsageError("\(option): '\(text)' is not a time such as 90, 0.5, 5m or 1h30m")
         }
-        guard seconds >= least, seconds <= most else {
-            throw UsageError("\(option): '\(text)' is not a time from \(shown(least)) to \(shown(most)) seconds")
+        guard seconds >= minSeconds, seconds <= maxSeconds else {
+            throw UsageError(
+                "\(option): '\(text)' is not a time from \(shown(minSeconds)) to \(shown(maxSeconds)) seconds")
         }
         return seconds
     }

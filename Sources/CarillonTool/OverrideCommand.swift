@@ -42,7 +42,7 @@ enum OverrideCommand {
         if parser.value(version) { return Output.writeVersion() }
         guard let text = rest.first else { throw UsageError("\(command) needs a CLIENT") }
         if rest.count > 1 { throw UsageError("\(command) takes one CLIENT") }
-        let chosen = try ChosenClients(text)
+        let chosen = try ClientSelector(text)
         return CommandSession.run(startsService: false) { session in
             chosen.ask({ OverrideSuspension(of: $0.name.rawValue, isSuspended) }, on: session) { client, _ in
                 session.print("\(done)  \(client.name)  \(client.process)  \(client.processID)")

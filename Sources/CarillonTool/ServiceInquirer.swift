@@ -7,7 +7,7 @@ import CarillonWire
 /// A client that calls methods of the service and passes each result to its caller, errors included. It never makes the bus
 /// start a service.
 ///
-/// ``TopPoll`` uses it, which continues without a service, and so does ``ServiceWords``, which reports no errors. Other
+/// ``TopPoll`` uses it, which continues without a service, and so does ``ServiceCompletions``, which reports no errors. Other
 /// commands use ``CommandSession``, which ends the process after an error.
 ///
 /// Threads: all on the thread that runs the default context.
@@ -16,7 +16,7 @@ final class ServiceInquirer: @unchecked Sendable {
     private let outbox = SharedOutbox()
     private var session: ServiceSession!
     /// Called whenever a service becomes available, also for each new service after another.
-    var served: () -> Void = {}
+    var onConnected: () -> Void = {}
     /// The reason why no service is connected; nil while one is, and before the reason is known.
     private(set) var absence: ServiceError?
 
@@ -74,7 +74,7 @@ extension ServiceInquirer: ServiceReceiver {
         switch state {
         case .connected:
             absence = nil
-            served()
+            onConnected()
         case .connecting: absence = .disconnected("the reply is pending")
         case .serviceUnavailable(let reason): absence = .unavailable(reason)
         case .nameTaken(let reason): absence = .nameTaken(reason)

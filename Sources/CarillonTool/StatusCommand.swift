@@ -28,8 +28,8 @@ enum StatusCommand {
                         session.print(PropertyListJSON.text(.dictionary(entries)))
                     } else {
                         // Lines are not cut, even on a narrow terminal, since some are sentences.
-                        let paper = Terminal(width: nil, hasColors: terminal.hasColors)
-                        for line in lines(of: properties, bridge: bridge, on: paper) { session.print(line) }
+                        let uncutOutput = Terminal(width: nil, hasColors: terminal.hasColors)
+                        for line in lines(of: properties, bridge: bridge, on: uncutOutput) { session.print(line) }
                     }
                     session.finish(.done)
                 }

@@ -26,7 +26,7 @@ enum WhyCommand {
         if rest.count > 1, name.isEmpty { throw UsageError("'' is not the name of a notification") }
         if name.isEmpty, parser.value(object) != nil { throw UsageError("--object needs a NAME") }
         let terminal = Terminal()
-        let (chosen, isJSON, wanted) = (try ChosenClients(text), parser.value(json), parser.value(object) ?? "")
+        let (chosen, isJSON, wanted) = (try ClientSelector(text), parser.value(json), parser.value(object) ?? "")
         return CommandSession.run(startsService: false) { session in
             chosen.ask({ Explain($0.name.rawValue, name: name, object: wanted) }, on: session) { client, reasons in
                 guard isJSON else {

@@ -68,12 +68,12 @@ public struct OutgoingPost: @unchecked Sendable {
 
     /// - Parameter completion: receives the number of clients that the post matched, on the session's thread; nil for
     ///   fire and forget.
-    /// - Throws: the errors of ``PostCall/laidOut(name:object:userInfo:options:)``.
+    /// - Throws: the errors of ``PostCall/marshalled(name:object:userInfo:options:)``.
     public init(
         name: String, object: String = "", userInfo: [String: PropertyList] = [:],
         options: PostOptions = PostOptions(), completion: Request.Completion<Result<Int, ServiceError>>? = nil
     ) throws(CenterError) {
-        message = try PostCall.laidOut(name: name, object: object, userInfo: userInfo, options: options)
+        message = try PostCall.marshalled(name: name, object: object, userInfo: userInfo, options: options)
         byteCount = Self.overhead + message.byteCount
         self.completion = completion
     }
@@ -81,11 +81,11 @@ public struct OutgoingPost: @unchecked Sendable {
     /// Creates a fire-and-forget post from the entries of userInfo, without a dictionary.
     ///
     /// - Parameter entries: entries with distinct keys.
-    /// - Throws: the errors of ``PostCall/laidOut(name:object:entries:options:)``.
+    /// - Throws: the errors of ``PostCall/marshalled(name:object:entries:options:)``.
     public init(
         name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
     ) throws(CenterError) {
-        let message = try PostCall.laidOut(name: name, object: object, entries: entries, options: options)
+        let message = try PostCall.marshalled(name: name, object: object, entries: entries, options: options)
         self.init(message: message, byteCount: Self.overhead + message.byteCount, completion: nil)
     }
 

@@ -11,7 +11,7 @@ import CarillonBusNames
 /// A method call in the receive buffer of a connection, before a ``Message`` exists. Only its header is parsed.
 ///
 /// ``Connection/onArrivingCall`` offers each call in this form. An overloaded service then queues or discards the call
-/// without the cost of a message object: its call queue copies the bytes into a ``CallRow``.
+/// without the cost of a message object: its call queue copies the bytes into a ``EncodedCallQueue``.
 ///
 /// The bytes are valid only during the callback. Threads: that of its connection.
 public struct ArrivingCall {
@@ -47,7 +47,7 @@ public struct ArrivingCall {
 
 extension Message {
     /// Calls `body` with the message as an ``ArrivingCall`` in its own bytes; nil if it can't be one. It is for code
-    /// that has only whole messages: ``CallRow``, and the simulated bus.
+    /// that has only whole messages: ``EncodedCallQueue``, and the simulated bus.
     package func withArrivingCall<Result>(_ body: (ArrivingCall) -> Result) -> Result? {
         arrived.flatMap { arrived in
             arrived.bytes.withUnsafeBytes { bytes in ArrivingCall(bytes, arrived.header).map(body) }

@@ -57,7 +57,7 @@ public final class Connection: BusConnection {
         self.transport = transport
         self.context = context
         pendingCalls = PendingCalls(context: context)
-        pendingCalls.askForOwner = { [unowned self] name in askForOwner(of: name) }
+        pendingCalls.requestOwner = { [unowned self] name in requestOwner(of: name) }
         transport.onMessage = { [weak self] message in self?.received(message) }
     }
 
@@ -131,7 +131,7 @@ public final class Connection: BusConnection {
     }
 
     /// The maximum number of messages delivered per loop iteration.
-    package static let messagesPerTurn = SocketReader.messagesPerTurn
+    package static let messagesPerIteration = SocketReader.messagesPerIteration
 
     /// The socket's descriptor, for inspection only; nil without a socket.
     public var socket: Int32? { transport.socket }
@@ -151,20 +151,20 @@ public final class Connection: BusConnection {
 
     /// See ``MessageBus/send(_:serial:_:size:rest:)``.
     public func send(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         assert(
             head.message(serial: serial, shared, size: size, rest: rest).isValid, "libdbus rejects these bytes")
         transport.send(head, serial: serial, shared, size: size, rest: rest)
     }
 
-    /// See ``MessageBus/gather(_:)``.
-    public func gather(_ body: () -> Void) { transport.gather(body) }
+    /// See ``MessageBus/batchSends(_:)``.
+    public func batchSends(_ body: () -> Void) { transport.batchSends(body) }
 
     /// Batches, from now on, the messages that handlers of received messages send: for a service that answers many
     /// calls. A batch is written at the end of a loop iteration or before the loop waits. By default each message is
     /// written at once.
-    public func gatherTurns() { transport.gatherTurns() }
+    public func batchIterations() { transport.batchIterations() }
 
     /// Sends a method call; `completion` receives the reply or the error, always from the loop.
     ///
@@ -195,7 +195,7 @@ public final class Connection: BusConnection {
 
     #if CARILLON_PLANTED
         /// Plants the fault `stranger-believed`, which the simulation has to find: replies of any sender count.
-        package static func plantBelief(_ believes: Bool) { PendingCalls.believesStrangers = believes }
+        package static func plantAnySender(_ believes: Bool) { PendingCalls.acceptsAnySender = believes }
     #endif
 
     /// The number of ignored replies from senders other than the called peer.
@@ -215,14 +215,14 @@ public final class Connection: BusConnection {
         let peer = pendingCalls.follow(name)
         // A refusal by the bus needs no handling: a reply of an unknown sender makes this connection request the owner.
         addMatch(OwnerChange.matchRule(for: name)) { _ in }
-        askForOwner(of: name)
+        requestOwner(of: name)
         return peer
     }
 
     /// Requests the owner of a name from the bus, and passes the answer to the pending calls.
-    private func askForOwner(of name: WellKnownName) {
+    private func requestOwner(of name: WellKnownName) {
         nameOwner(of: name) { [weak self] result in
-            self?.pendingCalls.ownerIs(try? result.get(), of: name)
+            self?.pendingCalls.ownerReported(try? result.get(), of: name)
         }
     }
 

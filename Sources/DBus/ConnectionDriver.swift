@@ -13,7 +13,7 @@ import CarillonMainLoop
 final class ConnectionDriver: PolledSourceDelegate {
     /// The maximum number of writes by libdbus per loop iteration. Each moves about 4 KiB, so with one write per
     /// iteration a large message would need many polls.
-    private static let transfersPerTurn = 64
+    private static let writesPerIteration = 64
 
     private let connection: OpaquePointer  // DBusConnection; not retained: the connection outlives its user data
     private let context: MainContext
@@ -96,12 +96,12 @@ final class ConnectionDriver: PolledSourceDelegate {
         dbus_connection_ref(connection)
         defer { dbus_connection_unref(connection) }
         handleReadyWatches()
-        lookWhetherAuthenticated()
+        checkAuthentication()
         if hasPendingWork() { dbus_connection_dispatch(connection) }
     }
 
     /// Detects the end of the authentication, and then removes the reading watches from the poll.
-    private func lookWhetherAuthenticated() {
+    private func checkAuthentication() {
         guard !isAuthenticated, dbus_connection_get_is_authenticated(connection) != 0 else { return }
         isAuthenticated = true
         for watch in watches { toggled(watch: watch.pointer) }
@@ -125,7 +125,7 @@ final class ConnectionDriver: PolledSourceDelegate {
     /// Makes libdbus write again while the socket accepts bytes, since each call of libdbus writes only once.
     private func writeMore(_ watch: OpaquePointer) {
         var left = dbus_connection_get_outgoing_size(connection)
-        for _ in 1..<Self.transfersPerTurn where left > 0 && dbus_watch_get_enabled(watch) != 0 {
+        for _ in 1..<Self.writesPerIteration where left > 0 && dbus_watch_get_enabled(watch) != 0 {
             dbus_watch_handle(watch, DBUS_WATCH_WRITABLE.rawValue)
             let rest = dbus_connection_get_outgoing_size(connection)
             guard rest < left else { return }

@@ -5,7 +5,7 @@ extension MarshalledBytes {
     ///
     /// - Parameter memory: Space for all values. An overflow is a programming error.
     /// - Returns: The number of bytes written.
-    public static func layOut(
+    public static func marshal(
         in memory: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void
     ) -> Int {
         guard let start = memory.baseAddress else { return 0 }

@@ -42,7 +42,7 @@ extension MarshalledBytes {
     }
 
     /// Appends values that were encoded elsewhere from an offset that is a multiple of 8, as they are.
-    public mutating func append(laidOut more: UnsafeRawBufferPointer) {
+    public mutating func append(marshalled more: UnsafeRawBufferPointer) {
         align(to: 8)
         guard let start = more.baseAddress, !more.isEmpty else { return }
         take(more.count).copyMemory(from: start, byteCount: more.count)

@@ -35,10 +35,10 @@ extension MarshalledReader {
         if let count = readUInt32(), count == recent.utf8.count, Int(count) < bytes.count - offset,
             bytes[offset + Int(count)] == 0, hasText(recent)
         {
-            place += Int(count) + 1
+            position += Int(count) + 1
             return recent
         }
-        place = start
+        position = start
         return readString()
     }
 
@@ -56,10 +56,10 @@ extension MarshalledReader {
     @inlinable
     public mutating func readFixedArray<Element: FixedSizeType>(of _: Element.Type = Element.self) -> [Element]? {
         let size = MemoryLayout<Element>.size
-        guard let place = readArray(alignedTo: size), place.count % size == 0 else { return nil }
-        move(to: place.upperBound)
-        return (0..<place.count / size).map { number in
-            bytes.loadUnaligned(fromByteOffset: place.lowerBound + size * number, as: Element.self)
+        guard let position = readArray(alignedTo: size), position.count % size == 0 else { return nil }
+        move(to: position.upperBound)
+        return (0..<position.count / size).map { number in
+            bytes.loadUnaligned(fromByteOffset: position.lowerBound + size * number, as: Element.self)
         }
     }
 }

@@ -9,14 +9,14 @@ public struct MarshalledReader {
     /// The bytes in this machine's byte order, at an alignment of 8 bytes.
     public let bytes: UnsafeRawBufferPointer
     /// The position of the decoder in ``bytes``.
-    public var offset: Int { place }
+    public var offset: Int { position }
     /// The position, in a property that the inlined members can change.
     @usableFromInline
-    var place: Int
+    var position: Int
 
     public init(_ bytes: UnsafeRawBufferPointer, at offset: Int = 0) {
         self.bytes = bytes
-        place = offset
+        position = offset
     }
 
     public var isAtEnd: Bool { offset == bytes.count }
@@ -24,17 +24,17 @@ public struct MarshalledReader {
     /// Moves to `offset`, which the caller keeps within the bounds.
     @inlinable
     public mutating func move(to offset: Int) {
-        place = offset
+        position = offset
     }
 
     /// Skips the padding up to a multiple of `alignment`; false if a padding byte is not zero.
     @inlinable @inline(__always)
     public mutating func align(to alignment: Int) -> Bool {
-        let end = (place + alignment - 1) & ~(alignment - 1)
+        let end = (position + alignment - 1) & ~(alignment - 1)
         guard end <= bytes.count else { return false }
-        while place < end {
-            guard bytes[place] == 0 else { return false }
-            place += 1
+        while position < end {
+            guard bytes[position] == 0 else { return false }
+            position += 1
         }
         return true
     }
@@ -42,8 +42,8 @@ public struct MarshalledReader {
     /// Skips a value of `size` bytes, which is also its alignment.
     @inlinable @inline(__always)
     public mutating func skip(_ size: Int) -> Bool {
-        guard align(to: size), size <= bytes.count - place else { return false }
-        place += size
+        guard align(to: size), size <= bytes.count - position else { return false }
+        position += size
         return true
     }
 
@@ -60,7 +60,7 @@ public struct MarshalledReader {
         guard bytes[text.upperBound] == 0, Self.isText(UnsafeRawBufferPointer(rebasing: bytes[text])) else {
             return nil
         }
-        place = text.upperBound + 1
+        position = text.upperBound + 1
         return text
     }
 
@@ -71,7 +71,7 @@ public struct MarshalledReader {
             return nil
         }
         let text = offset..<offset + Int(count)
-        place = text.upperBound + 1
+        position = text.upperBound + 1
         return text
     }
 
@@ -87,7 +87,7 @@ public struct MarshalledReader {
         guard offset < bytes.count else { return nil }
         let (start, count) = (offset + 1, Int(bytes[offset]))
         guard count < bytes.count - start, bytes[start + count] == 0 else { return nil }
-        place = start + count + 1
+        position = start + count + 1
         return start..<start + count
     }
 

@@ -31,7 +31,7 @@ extension Message {
     /// argument is kept.
     ///
     /// - Precondition: The message has a serial.
-    package func laidOut() -> Message {
+    package func marshalled() -> Message {
         arrived == nil ? withMarshalledBytes { Message(arrived: Array($0), descriptors: ownDescriptors)! } : self
     }
 
@@ -74,7 +74,7 @@ extension Message {
     }
 }
 
-extension ArrivedMessage {
+extension EncodedMessage {
     /// Returns the bytes of the message with a sender field added behind the other header fields, and with this serial.
     /// They are identical to the encoding of libdbus.
     ///

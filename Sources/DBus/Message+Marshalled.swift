@@ -55,7 +55,7 @@ extension Message {
         to destination: UniqueName, path: ObjectPath, interface: InterfaceName, member: MemberName, serial: UInt32,
         signature: Signature, body: [UInt8]
     ) -> Message? {
-        let form = MessageForm.signal(path: path, interface: interface, member: member, signature: signature)
+        let form = MessageTemplate.signal(path: path, interface: interface, member: member, signature: signature)
         return Message(
             checking: form.message(to: destination, serial: serial, size: body.count) { $0.append(bytes: body) })
     }
@@ -63,7 +63,7 @@ extension Message {
     /// Creates a message that keeps the encoded bytes. libdbus does not parse them before arguments are read.
     ///
     /// - Parameter message: A message with values of exactly the types in its signature.
-    public convenience init(laidOut message: MarshalledMessage) {
+    public convenience init(marshalled message: MarshalledMessage) {
         assert(message.isValid, "libdbus rejects these bytes")
         self.init(arrived: message.bytes)!
     }
@@ -85,31 +85,31 @@ extension Message {
 
     /// Returns the message as an object of libdbus; nil if libdbus rejects the bytes.
     fileprivate static func demarshalled(_ message: MarshalledMessage) -> OpaquePointer? {
-        demarshalled(message.bytes, isNumbered: message.serial != 0)
+        demarshalled(message.bytes, hasSerial: message.serial != 0)
     }
 
     /// Whether libdbus accepts a message without a serial. It costs a full validation.
     fileprivate static func isAccepted(_ bytes: [UInt8]) -> Bool {
-        demarshalled(bytes, isNumbered: false).map { Message(adopting: $0) } != nil
+        demarshalled(bytes, hasSerial: false).map { Message(adopting: $0) } != nil
     }
 
-    /// - Parameter isNumbered: Whether the bytes have a serial; otherwise the object has none either.
-    private static func demarshalled(_ bytes: [UInt8], isNumbered: Bool) -> OpaquePointer? {
+    /// - Parameter hasSerial: Whether the bytes have a serial; otherwise the object has none either.
+    private static func demarshalled(_ bytes: [UInt8], hasSerial: Bool) -> OpaquePointer? {
         var error = DBusError()
         dbus_error_init(&error)
         defer { dbus_error_free(&error) }
         var bytes = bytes
         // libdbus accepts no message without a serial, so a temporary one is set.
-        if !isNumbered { bytes[MarshalledMessage.serialOffset] = 1 }
+        if !hasSerial { bytes[MarshalledMessage.serialOffset] = 1 }
         let pointer = bytes.withUnsafeBytes { bytes in
             dbus_message_demarshal(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(bytes.count), &error)
         }
-        if let pointer, !isNumbered { dbus_message_set_serial(pointer, 0) }
+        if let pointer, !hasSerial { dbus_message_set_serial(pointer, 0) }
         return pointer
     }
 }
 
-/// A message in the encoded form for a socket. ``MessageForm`` and ``MessageHead`` create it, and
+/// A message in the encoded form for a socket. ``MessageTemplate`` and ``EncodedHeader`` create it, and
 /// ``MessageBus/send(_:)`` sends it without libdbus.
 public struct MarshalledMessage {
     let bytes: [UInt8]
@@ -130,7 +130,7 @@ public struct MarshalledMessage {
 
 /// A template for the messages of one kind, such as the calls of one method: the common part of their headers, encoded
 /// once.
-public struct MessageForm: Sendable {
+public struct MessageTemplate: Sendable {
     /// The header before the fields that differ, the destination and the reply serial. The lengths and the serial are 0.
     private let start: [UInt8]
     /// The offsets in a message of the length of the header fields, and of the fields.
@@ -140,8 +140,8 @@ public struct MessageForm: Sendable {
     /// Returns the form of a signal.
     public static func signal(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
-    ) -> MessageForm {
-        MessageForm(type: DBUS_MESSAGE_TYPE_SIGNAL, signature) { header in
+    ) -> MessageTemplate {
+        MessageTemplate(type: DBUS_MESSAGE_TYPE_SIGNAL, signature) { header in
             header.append(field: DBUS_HEADER_FIELD_PATH, .objectPath) { $0.append(path.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_INTERFACE, .string) { $0.append(interface.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_MEMBER, .string) { $0.append(member.rawValue) }
@@ -152,8 +152,9 @@ public struct MessageForm: Sendable {
     /// destination.
     public static func methodCall(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
-    ) -> MessageForm {
-        MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_CALL, flags: DBUS_HEADER_FLAG_NO_AUTO_START, signature) { header in
+    ) -> MessageTemplate {
+        MessageTemplate(type: DBUS_MESSAGE_TYPE_METHOD_CALL, flags: DBUS_HEADER_FLAG_NO_AUTO_START, signature) {
+            header in
             header.append(field: DBUS_HEADER_FIELD_PATH, .objectPath) { $0.append(path.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_INTERFACE, .string) { $0.append(interface.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_MEMBER, .string) { $0.append(member.rawValue) }
@@ -165,8 +166,8 @@ public struct MessageForm: Sendable {
     public static func methodCall(
         to destination: WellKnownName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         signature: Signature
-    ) -> MessageForm {
-        MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_CALL, signature) { header in
+    ) -> MessageTemplate {
+        MessageTemplate(type: DBUS_MESSAGE_TYPE_METHOD_CALL, signature) { header in
             header.append(field: DBUS_HEADER_FIELD_PATH, .objectPath) { $0.append(path.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_INTERFACE, .string) { $0.append(interface.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_MEMBER, .string) { $0.append(member.rawValue) }
@@ -175,8 +176,8 @@ public struct MessageForm: Sendable {
     }
 
     /// Returns the form of method returns.
-    public static func methodReturn(signature: Signature) -> MessageForm {
-        MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_RETURN, signature) { _ in }
+    public static func methodReturn(signature: Signature) -> MessageTemplate {
+        MessageTemplate(type: DBUS_MESSAGE_TYPE_METHOD_RETURN, signature) { _ in }
     }
 
     /// - Parameter moreFields: Appends the header fields of this kind of message other than the signature.
@@ -228,8 +229,8 @@ public struct MessageForm: Sendable {
         arguments: (inout MarshalledBytes) -> Void
     ) -> [UInt8] {
         // 48 bytes suffice for the two fields apart from the name itself, and for the padding before the arguments.
-        let most = start.count + destination.utf8.count + 48 + size
-        return MarshalledBytes.make(atMost: most) { message in
+        let capacity = start.count + destination.utf8.count + 48 + size
+        return MarshalledBytes.make(atMost: capacity) { message in
             message.append(raw: start)
             message.append(field: DBUS_HEADER_FIELD_DESTINATION, .string) { $0.append(destination) }
             if let call {
@@ -241,8 +242,8 @@ public struct MessageForm: Sendable {
     }
 
     /// Returns the header of messages of this form to one connection.
-    public func head(to destination: UniqueName) -> MessageHead {
-        MessageHead(message(to: destination, size: 0) { _ in })
+    public func head(to destination: UniqueName) -> EncodedHeader {
+        EncodedHeader(message(to: destination, size: 0) { _ in })
     }
 
     /// Returns a call to the name in this form, which requests no reply unless the caller changes that. The bus receives
@@ -255,10 +256,10 @@ public struct MessageForm: Sendable {
     public func call<Failure: Error>(
         size: Int, arguments: (inout MarshalledBytes) throws(Failure) -> Void
     ) throws(Failure) -> Message? {
-        let most = start.count + 16 + size
-        guard most <= MessageHeader.maxBytes else { return nil }
+        let capacity = start.count + 16 + size
+        guard capacity <= MessageHeader.maxBytes else { return nil }
         var fault: Failure?
-        let bytes = MarshalledBytes.make(atMost: most) { message in
+        let bytes = MarshalledBytes.make(atMost: capacity) { message in
             message.append(raw: start)
             Self.finish(&message) { body in
                 do throws(Failure) { try arguments(&body) } catch { fault = error }
@@ -281,7 +282,7 @@ public struct MessageForm: Sendable {
 
 /// The complete header for messages of one kind to one connection, which differ only in serial, length and arguments. The
 /// service keeps one for each client that it sends notifications to.
-public struct MessageHead: Sendable {
+public struct EncodedHeader: Sendable {
     /// The receiving connection.
     public let destination: UniqueName
     /// The header with its padding, up to the arguments.
@@ -304,13 +305,13 @@ public struct MessageHead: Sendable {
         serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) -> MarshalledMessage {
         let bytes = MarshalledBytes.make(atMost: bytes.count + shared.count + size) { message in
-            lay(&message, serial: serial, shared, rest)
+            marshal(&message, serial: serial, shared, rest)
         }
         return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
     }
 
     /// Appends a message with this header; the parameters are those of ``message(serial:_:size:rest:)``.
-    func lay(
+    func marshal(
         _ message: inout MarshalledBytes, serial: UInt32, _ shared: [UInt8], _ rest: (inout MarshalledBytes) -> Void
     ) {
         message.append(raw: bytes)
@@ -339,9 +340,9 @@ public struct MarshalledBytes: ~Copyable {
     /// Encodes the values that `body` appends into this memory, whose beginning counts as aligned to 8 bytes.
     ///
     /// - Returns: The number of bytes written. An overflow is a programming error.
-    static func lay(into room: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void) -> Int {
-        guard let start = room.baseAddress else { return 0 }
-        var bytes = MarshalledBytes(start, capacity: room.count)
+    static func marshal(into freeSpace: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void) -> Int {
+        guard let start = freeSpace.baseAddress else { return 0 }
+        var bytes = MarshalledBytes(start, capacity: freeSpace.count)
         body(&bytes)
         return bytes.count
     }
@@ -350,9 +351,9 @@ public struct MarshalledBytes: ~Copyable {
     /// of 8.
     ///
     /// - Parameter most: The maximum number of bytes.
-    static func make(atMost most: Int, behind others: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
+    static func make(atMost capacity: Int, behind others: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
         let offset = others & 7
-        let bytes = make(atMost: offset + most) { bytes in
+        let bytes = make(atMost: offset + capacity) { bytes in
             for _ in 0..<offset { bytes.append(UInt8(0)) }
             body(&bytes)
         }
@@ -362,9 +363,9 @@ public struct MarshalledBytes: ~Copyable {
     /// Returns the bytes that `body` appends, aligned as if they began at a multiple of 8.
     ///
     /// - Parameter most: The maximum number of bytes. An overflow is a programming error.
-    public static func make(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
-        [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
-            var bytes = MarshalledBytes(buffer.baseAddress!, capacity: most)
+    public static func make(atMost capacity: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: capacity) { buffer, count in
+            var bytes = MarshalledBytes(buffer.baseAddress!, capacity: capacity)
             body(&bytes)
             count = bytes.count
         }
@@ -464,7 +465,7 @@ public struct MarshalledBytes: ~Copyable {
     }
 
     /// Appends the header of a message whose arguments, encoded elsewhere, have this length.
-    mutating func append(_ head: MessageHead, serial: UInt32, bodyLength: Int) {
+    mutating func append(_ head: EncodedHeader, serial: UInt32, bodyLength: Int) {
         let start = count
         append(raw: head.bytes)
         set(UInt32(bodyLength), at: start + MarshalledMessage.bodyLengthOffset)

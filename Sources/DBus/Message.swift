@@ -5,7 +5,7 @@ import CarillonBusNames
 /// One D-Bus message, received or to be sent. It is stored in one of two forms:
 ///
 /// - A message that this process builds with ``MessageWriter`` is an object of libdbus.
-/// - A received message, or a message from ``MessageForm``, is its bytes. libdbus creates an object from them only when
+/// - A received message, or a message from ``MessageTemplate``, is its bytes. libdbus creates an object from them only when
 ///   ``MessageReader`` reads arguments.
 ///
 /// Threads: one at a time. libdbus locks a sent message, which is read-only from then on.
@@ -18,7 +18,7 @@ public final class Message {
     }
 
     /// The encoded form; nil for a message that exists only as an object of libdbus.
-    let arrived: ArrivedMessage?
+    let arrived: EncodedMessage?
     /// The object of libdbus, as far as it exists; see ``pointer``.
     private var made: OpaquePointer?
     /// The account of the connection's received bytes, and the size that this message has there until its release.
@@ -61,11 +61,11 @@ public final class Message {
         arrived bytes: [UInt8], header: MessageHeader? = nil, charging received: ReceivedBytes? = nil,
         descriptors: [FileDescriptor] = []
     ) {
-        arrived = header.map { ArrivedMessage(bytes, $0) } ?? ArrivedMessage(bytes)
+        arrived = header.map { EncodedMessage(bytes, $0) } ?? EncodedMessage(bytes)
         self.descriptors = descriptors
         charged = received.map { ($0, bytes.count) }
         if arrived == nil {
-            guard let pointer = ArrivedMessage.demarshalled(bytes) else { return nil }
+            guard let pointer = EncodedMessage.demarshalled(bytes) else { return nil }
             made = pointer
         }
         received?.add(bytes.count)
@@ -218,7 +218,7 @@ public final class Message {
         }
         set {
             if let made { dbus_message_set_no_reply(made, newValue ? 1 : 0) }
-            arrived?.wantNoReply(newValue)
+            arrived?.setNoReplyExpected(newValue)
         }
     }
 

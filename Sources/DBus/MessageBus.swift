@@ -24,10 +24,10 @@ public protocol MessageBus: AnyObject {
     ///   - size: The maximum size of the remaining arguments with their alignment, in bytes.
     ///   - rest: Appends the remaining arguments. Debug builds check the whole message.
     func send(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
     /// Batches the messages that `body` sends, to save system calls. They are written together at its end, or in the next
     /// loop iteration.
-    func gather(_ body: () -> Void)
+    func batchSends(_ body: () -> Void)
     /// Sends a method call; `completion` receives the reply or the error.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
@@ -37,11 +37,11 @@ public protocol MessageBus: AnyObject {
 extension MessageBus {
     public func send(_ message: MarshalledMessage) { send(Message(message)) }
     public func send(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         send(head.message(serial: serial, shared, size: size, rest: rest))
     }
-    public func gather(_ body: () -> Void) { body() }
+    public func batchSends(_ body: () -> Void) { body() }
 }
 
 /// A connection to a bus that also receives: a ``Connection``, or its replacement in tests.
@@ -151,8 +151,8 @@ extension MessageBus {
 
     /// Makes a round trip to the bus. The bus replies after all messages that it forwarded to this connection before, so
     /// `completion` is called after their handlers.
-    public func passBus(completion: @escaping (Result<Void, BusError>) -> Void) {
-        call(busQuestion.messageToBus()) { completion($0.map { _ in }) }
+    public func makeBusRoundTrip(completion: @escaping (Result<Void, BusError>) -> Void) {
+        call(roundTripForm.messageToBus()) { completion($0.map { _ in }) }
     }
 
     /// Requests the connection that owns a name.
@@ -280,8 +280,8 @@ public struct OwnerChange: Sendable {
     }
 }
 
-/// The form of a call to the bus without effects, for ``MessageBus/passBus(completion:)``.
-private let busQuestion = MessageForm.methodCall(
+/// The form of a call to the bus without effects, for ``MessageBus/makeBusRoundTrip(completion:)``.
+private let roundTripForm = MessageTemplate.methodCall(
     path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "GetId", signature: "")
 
 extension Message {

@@ -19,7 +19,7 @@ struct MessageHeader {
 
     /// Storage for an optional range in two 32-bit integers, less than half its usual size, since headers are copied.
     @propertyWrapper
-    struct Place {
+    struct CompactRange {
         private var start: UInt32 = .max
         private var end: UInt32 = .max
 
@@ -45,13 +45,13 @@ struct MessageHeader {
     let isSwapped: Bool
     /// The range of the encoded arguments.
     let body: Range<Int>
-    @Place private(set) var path: Range<Int>? = nil
-    @Place private(set) var interface: Range<Int>? = nil
-    @Place private(set) var member: Range<Int>? = nil
-    @Place private(set) var errorName: Range<Int>? = nil
-    @Place private(set) var destination: Range<Int>? = nil
-    @Place private(set) var sender: Range<Int>? = nil
-    @Place private(set) var signature: Range<Int>? = nil
+    @CompactRange private(set) var path: Range<Int>? = nil
+    @CompactRange private(set) var interface: Range<Int>? = nil
+    @CompactRange private(set) var member: Range<Int>? = nil
+    @CompactRange private(set) var errorName: Range<Int>? = nil
+    @CompactRange private(set) var destination: Range<Int>? = nil
+    @CompactRange private(set) var sender: Range<Int>? = nil
+    @CompactRange private(set) var signature: Range<Int>? = nil
     /// The serial of the answered call; 0 for other messages.
     private(set) var replySerial: UInt32 = 0
     /// The offset in the bytes at which the number of descriptors stands; nil without descriptors.

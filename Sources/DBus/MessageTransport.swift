@@ -24,11 +24,11 @@ package protocol MessageTransport: AnyObject {
     func send(_ message: MarshalledMessage)
     /// See ``MessageBus/send(_:serial:_:size:rest:)``.
     func send(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// See ``MessageBus/gather(_:)``.
-    func gather(_ body: () -> Void)
-    /// See ``Connection/gatherTurns()``.
-    func gatherTurns()
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
+    /// See ``MessageBus/batchSends(_:)``.
+    func batchSends(_ body: () -> Void)
+    /// See ``Connection/batchIterations()``.
+    func batchIterations()
     /// See ``Connection/takeDescriptors()``.
     func takeDescriptors()
     /// See ``BusConnection/carriesDescriptors``.
@@ -55,12 +55,12 @@ extension MessageTransport {
     }
     package func send(_ message: MarshalledMessage) { send(Message(message)) }
     package func send(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         send(head.message(serial: serial, shared, size: size, rest: rest))
     }
-    package func gather(_ body: () -> Void) { body() }
-    package func gatherTurns() {}
+    package func batchSends(_ body: () -> Void) { body() }
+    package func batchIterations() {}
     package func takeDescriptors() {}
     package var carriesDescriptors: Bool { true }
     package var directSender: DirectSender? { nil }

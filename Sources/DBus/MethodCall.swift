@@ -76,7 +76,7 @@ extension MethodCall {
         ///   - form: The form of a method return.
         ///   - size: The maximum size of the arguments, in bytes.
         ///   - arguments: Appends values of exactly the types in the form's signature.
-        public func reply(in form: MessageForm, size: Int, _ arguments: (inout MarshalledBytes) -> Void) {
+        public func reply(in form: MessageTemplate, size: Int, _ arguments: (inout MarshalledBytes) -> Void) {
             guard let serial else { return }
             bus.send(form.message(to: caller, answering: serial, size: size, arguments: arguments))
         }

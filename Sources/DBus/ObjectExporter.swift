@@ -147,13 +147,13 @@ public final class ObjectExporter {
 
     /// Replies to a call of Introspectable or Properties. A call without an interface matches the methods of both.
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
-        let asked = call.message.interface
+        let interfaceName = call.message.interface
         try call.expectNoDescriptors()
         switch member {
-        case "Introspect" where asked != Self.propertiesInterface:
+        case "Introspect" where interfaceName != Self.propertiesInterface:
             try expect("", in: call.message, of: "Introspect")
             call.reply { $0.append(interface.introspectionDocument(standard: true)) }
-        case "Get" where asked != Self.introspectable:
+        case "Get" where interfaceName != Self.introspectable:
             try expect("ss", in: call.message, of: "Get")
             var reader = call.arguments
             try checkPropertyInterface(try reader.readString())
@@ -161,24 +161,24 @@ public final class ObjectExporter {
             call.reply { writer in
                 writer.variant(of: property.signature) { property.write(&$0, for: call.sender) }
             }
-        case "GetAll" where asked != Self.introspectable:
+        case "GetAll" where interfaceName != Self.introspectable:
             try expect("s", in: call.message, of: "GetAll")
             var reader = call.arguments
-            let asked = try reader.readString()
-            if !isStandard(asked) { try checkPropertyInterface(asked) }
+            let interfaceName = try reader.readString()
+            if !isStandard(interfaceName) { try checkPropertyInterface(interfaceName) }
             call.reply { writer in
                 writer.array(of: "{sv}") {
-                    append(isStandard(asked) ? [] : interface.properties, to: &$0, for: call.sender)
+                    append(isStandard(interfaceName) ? [] : interface.properties, to: &$0, for: call.sender)
                 }
             }
-        case "Set" where asked != Self.introspectable:
+        case "Set" where interfaceName != Self.introspectable:
             try expect("ssv", in: call.message, of: "Set")
             var reader = call.arguments
             try checkPropertyInterface(try reader.readString())
             let property = try property(try reader.readString())
             throw .propertyReadOnly("property \(property.name) is read-only")
         default:
-            throw .unknownMethod("interface \(asked ?? interface.name) has no method \(member)")
+            throw .unknownMethod("interface \(interfaceName ?? interface.name) has no method \(member)")
         }
     }
 

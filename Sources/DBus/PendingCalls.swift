@@ -34,8 +34,8 @@ final class PendingCalls {
         var candidates: [UniqueName: Message] = [:]
     }
 
-    /// Called to request the owner of a name from the bus. The connection passes the answer to ``ownerIs(_:of:)``.
-    var askForOwner: ((WellKnownName) -> Void)?
+    /// Called to request the owner of a name from the bus. The connection passes the answer to ``ownerReported(_:of:)``.
+    var requestOwner: ((WellKnownName) -> Void)?
     /// The number of ignored replies from senders other than the called peer.
     private(set) var forged: UInt64 = 0
 
@@ -44,7 +44,7 @@ final class PendingCalls {
     private var lastNumber: UInt64 = 0
     private var owners: [WellKnownName: NameOwners] = [:]
     /// Names whose owner has been requested from the bus, which has not answered.
-    private var asked: Set<WellKnownName> = []
+    private var ownerRequests: Set<WellKnownName> = []
     private var timer: (source: EventSource, due: SuspendingClock.Instant)?
     /// The number of calls with a deadline.
     private var timedCalls = 0
@@ -52,7 +52,7 @@ final class PendingCalls {
 
     #if CARILLON_PLANTED
         // The planted fault `stranger-believed`: replies of any sender count. A simulation has one thread.
-        nonisolated(unsafe) static var believesStrangers = false
+        nonisolated(unsafe) static var acceptsAnySender = false
     #endif
 
     /// The capacity up to which an empty table keeps its memory, in calls.
@@ -101,19 +101,19 @@ final class PendingCalls {
         guard serial != 0, let call = calls[serial] else { return false }
         if reply.comesFromBus {
             let mayAnswer = if case .bus = call.peer { true } else { reply.kind == .error }
-            if mayAnswer { complete(serial, with: reply) } else { noteForged(reply) }
+            if mayAnswer { complete(serial, with: reply) } else { recordForged(reply) }
             return true
         }
         #if CARILLON_PLANTED
-            if Self.believesStrangers {
+            if Self.acceptsAnySender {
                 complete(serial, with: reply)
                 return true
             }
         #endif
         guard let sender = reply.sender else { return true }
         switch call.peer {
-        case .bus: noteForged(reply)
-        case .connection(let name): if sender == name { complete(serial, with: reply) } else { noteForged(reply) }
+        case .bus: recordForged(reply)
+        case .connection(let name): if sender == name { complete(serial, with: reply) } else { recordForged(reply) }
         case .owner(let name, let epoch):
             if owners[name]?.hasOwned(sender, since: epoch) == true {
                 complete(serial, with: reply)
@@ -121,9 +121,9 @@ final class PendingCalls {
                 // The sender may be a new owner nevertheless. The bus does not announce each change: it may refuse a
                 // match rule, or drop its own signal for lack of space.
                 calls[serial]?.candidates[sender] = reply
-                if asked.insert(name).inserted { askForOwner?(name) }
+                if ownerRequests.insert(name).inserted { requestOwner?(name) }
             } else {
-                noteForged(reply)
+                recordForged(reply)
             }
         }
         return true
@@ -155,7 +155,7 @@ final class PendingCalls {
     }
 
     /// Counts an ignored reply, and logs it at a limited rate.
-    private func noteForged(_ reply: Message) {
+    private func recordForged(_ reply: Message) {
         guard let count = Log.throttle(&forged) else { return }
         Log.warning(
             "ignored an unexpected reply from \(reply.senderText) (\(count) so far)",
@@ -179,14 +179,14 @@ final class PendingCalls {
 
     /// Handles the answer of the bus to a request for the owner of `name`; nil if there is none. It decides about all
     /// candidates.
-    func ownerIs(_ owner: UniqueName?, of name: WellKnownName) {
-        asked.remove(name)
+    func ownerReported(_ owner: UniqueName?, of name: WellKnownName) {
+        ownerRequests.remove(name)
         ownerChanged(name, to: owner)
         for (serial, call) in calls.filter({ !$0.value.candidates.isEmpty }).sorted(by: { $0.key < $1.key }) {
             guard !isClosed, case .owner(of: name, since: _) = call.peer else { continue }
             calls[serial]?.candidates = [:]
             for (sender, reply) in call.candidates {
-                if sender == owner { complete(serial, with: reply) } else { noteForged(reply) }
+                if sender == owner { complete(serial, with: reply) } else { recordForged(reply) }
             }
         }
     }
@@ -204,13 +204,13 @@ final class PendingCalls {
         let milliseconds = left.seconds * 1000 + left.attoseconds / 1_000_000_000_000_000 + 1
         timer = (
             .once(milliseconds: UInt32(clamping: max(0, milliseconds)), on: context) { [unowned self] in
-                failLate()
+                failOverdueCalls()
             }, due
         )
     }
 
     /// Completes the calls whose deadline has passed with an error, and sets the timer to the next deadline.
-    private func failLate() {
+    private func failOverdueCalls() {
         let now = context.now
         timer = nil
         var late: [(serial: UInt32, number: UInt64, deadline: SuspendingClock.Instant)] = []

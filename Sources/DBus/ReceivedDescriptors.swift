@@ -66,10 +66,10 @@ struct ReceivedDescriptors {
     ///
     /// - Parameter message: All bytes of the message.
     mutating func take(of message: [UInt8]) -> [FileDescriptor] {
-        guard let header = message.withUnsafeBytes({ MessageHeader($0) }), let place = header.descriptorCount else {
+        guard let header = message.withUnsafeBytes({ MessageHeader($0) }), let offset = header.descriptorCount else {
             return []
         }
-        let stated = message.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: place, as: UInt32.self) }
+        let stated = message.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: offset, as: UInt32.self) }
         var taken: [FileDescriptor] = []
         for _ in 0..<(header.isSwapped ? stated.byteSwapped : stated) {
             guard let descriptor = waiting.popFirst() else { break }

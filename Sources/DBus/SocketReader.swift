@@ -11,18 +11,18 @@ import CarillonMainLoop
 /// A reader of messages from the socket of a connection. It replaces the reader of libdbus after the authentication, for
 /// throughput. ``SocketTransport`` uses it.
 ///
-/// It reads up to 64 KiB per system call, and parses only headers (``ArrivedMessage``). libdbus reads 4 KiB per system
+/// It reads up to 64 KiB per system call, and parses only headers (``EncodedMessage``). libdbus reads 4 KiB per system
 /// call, and parses and validates each message at once.
 ///
 /// File descriptors are closed on arrival, except those of replies if ``takesDescriptors`` is set.
 ///
-/// Each loop iteration delivers at most ``messagesPerTurn`` messages, so that a flood starves no other source.
+/// Each loop iteration delivers at most ``messagesPerIteration`` messages, so that a flood starves no other source.
 final class SocketReader: PolledSourceDelegate {
     /// The maximum number of messages per loop iteration. With one message per iteration each would cost a poll; an
     /// unlimited number would starve timers and other sources.
-    static let messagesPerTurn = 32
+    static let messagesPerIteration = 32
     /// The maximum number of system calls for reading per loop iteration.
-    private static let readsPerTurn = 8
+    private static let readsPerIteration = 8
     /// The size of the buffer, in bytes.
     private static let bufferSize = 64 << 10
 
@@ -32,7 +32,7 @@ final class SocketReader: PolledSourceDelegate {
     var onMessage: ((Message) -> Void)?
     /// Called before the messages of a loop iteration with false, and after them with true. ``SocketTransport`` batches the
     /// replies between the two.
-    var onTurn: ((Bool) -> Void)?
+    var onIteration: ((Bool) -> Void)?
     /// Called once when the peer has closed the socket, reading has failed, or the bytes are no message.
     var onEnd: (() -> Void)?
     /// See ``Connection/maxReceivedBytes``.
@@ -52,7 +52,7 @@ final class SocketReader: PolledSourceDelegate {
     private let received = ReceivedBytes()
     private var hasStarted = false
     /// Whether reading has ended for good.
-    private var isOver = false
+    private var hasStopped = false
     /// The buffer, with undelivered bytes from `first` to `end`.
     private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 8)
     private var (first, end) = (0, 0)
@@ -111,13 +111,13 @@ final class SocketReader: PolledSourceDelegate {
 
     /// Stops reading, before the descriptor is closed.
     func stop() {
-        isOver = true
+        hasStopped = true
         poll(false)
     }
 
     // MARK: Loop iterations
 
-    private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < maxReceivedBytes }
+    private var mayRead: Bool { hasStarted && !hasStopped && !isPaused && received.value < maxReceivedBytes }
     /// Whether the next message is complete.
     private var hasMessage: Bool {
         if let large { return large.missing == 0 }
@@ -137,17 +137,17 @@ final class SocketReader: PolledSourceDelegate {
     }
 
     func dispatch() {
-        onTurn?(false)
-        defer { onTurn?(true) }
+        onIteration?(false)
+        defer { onIteration?(true) }
         var (messages, reads) = (0, 0)
         var hasMore = tag.map { !source.occurred(on: $0).isEmpty } ?? false
         while mayRead {
             if hasMessage {
-                guard messages < Self.messagesPerTurn else { return }
+                guard messages < Self.messagesPerIteration else { return }
                 messages += 1
-                handOn()
+                deliver()
             } else {
-                guard hasMore, reads < Self.readsPerTurn else { return }
+                guard hasMore, reads < Self.readsPerIteration else { return }
                 reads += 1
                 hasMore = read()
             }
@@ -155,42 +155,42 @@ final class SocketReader: PolledSourceDelegate {
     }
 
     /// Delivers the next message, which is complete, and removes it from the buffer first.
-    private func handOn() {
+    private func deliver() {
         if let bytes = large?.bytes {
             (large, nextLength) = (nil, nil)
-            let (header, isTaken) = bytes.withUnsafeBytes(show)
-            lookAtNext()
-            if !isTaken { handOn(bytes, header) }
+            let (header, isTaken) = bytes.withUnsafeBytes(offer)
+            updateNextLength()
+            if !isTaken { deliver(bytes, header) }
             return
         }
         let next = UnsafeRawBufferPointer(rebasing: buffer[first..<first + nextLength!])
-        let (header, isTaken) = show(next)
+        let (header, isTaken) = offer(next)
         let bytes = isTaken ? [] : [UInt8](next)
         first += next.count
-        lookAtNext()
-        if !isTaken { handOn(bytes, header) }
+        updateNextLength()
+        if !isTaken { deliver(bytes, header) }
     }
 
     /// Parses the header of a message, and offers it to ``onArrivingCall`` in place if it is a call. Returns whether the
     /// callback took it.
-    private func show(_ next: UnsafeRawBufferPointer) -> (header: MessageHeader?, isTaken: Bool) {
+    private func offer(_ next: UnsafeRawBufferPointer) -> (header: MessageHeader?, isTaken: Bool) {
         let header = MessageHeader(next)
         guard let onArrivingCall, let header, let call = ArrivingCall(next, header) else { return (header, false) }
         return (header, onArrivingCall(call))
     }
 
     /// Delivers a message to ``onMessage``.
-    private func handOn(_ bytes: [UInt8], _ header: MessageHeader?) {
+    private func deliver(_ bytes: [UInt8], _ header: MessageHeader?) {
         let taken = takesDescriptors ? descriptors.take(of: bytes) : []
         guard let message = Message(arrived: bytes, header: header, charging: received, descriptors: taken) else {
-            return noteIgnored()
+            return logInvalid()
         }
         onMessage?(message)
     }
 
     /// Logs an invalid message, at a limited rate, and ignores it. Any sender on the bus may have caused it, so the
     /// connection, which serves all of them, continues.
-    private func noteIgnored() {
+    private func logInvalid() {
         guard let count = Log.throttle(&ignored) else { return }
         Log.warning("ignored an invalid message (\(count) so far)", ["CARILLON_REASON": "invalid-message"])
     }
@@ -199,8 +199,8 @@ final class SocketReader: PolledSourceDelegate {
 
     /// Reads once. Returns whether more bytes may be available now, because the read filled its memory.
     private func read() -> Bool {
-        makeRoom()
-        let room = large?.missing ?? buffer.count - end
+        prepareMemory()
+        let freeSpace = large?.missing ?? buffer.count - end
         let count = if let large { large.append(receive) } else { receive(into: .init(rebasing: buffer[end...])) }
         guard let count else { return false }
         guard count > 0 else {
@@ -209,18 +209,18 @@ final class SocketReader: PolledSourceDelegate {
         }
         if large == nil {
             end += count
-            if nextLength == nil { lookAtNext() }
+            if nextLength == nil { updateNextLength() }
         }
-        return count == room
+        return count == freeSpace
     }
 
     /// Returns the number of received bytes; 0 at the end or on a broken connection, nil if none are available now.
-    private func receive(into room: UnsafeMutableRawBufferPointer) -> Int? {
+    private func receive(into freeSpace: UnsafeMutableRawBufferPointer) -> Int? {
         while true {
             let count =
                 takesDescriptors
-                ? descriptors.receive(from: descriptor, into: room.baseAddress!, count: room.count)
-                : recv(descriptor, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
+                ? descriptors.receive(from: descriptor, into: freeSpace.baseAddress!, count: freeSpace.count)
+                : recv(descriptor, freeSpace.baseAddress!, freeSpace.count, Int32(MSG_DONTWAIT))
             guard count < 0 else { return count }
             if errno == EINTR { continue }
             return errno == EAGAIN || errno == EWOULDBLOCK ? nil : 0
@@ -229,7 +229,7 @@ final class SocketReader: PolledSourceDelegate {
 
     /// Prepares memory for the next read: moves the undelivered bytes to the beginning of the buffer. For a message larger
     /// than the buffer it moves them to memory of the message's size.
-    private func makeRoom() {
+    private func prepareMemory() {
         guard large == nil else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         if let nextLength, nextLength > buffer.count {
@@ -242,7 +242,7 @@ final class SocketReader: PolledSourceDelegate {
     }
 
     /// Sets ``nextLength`` for the message at `first`. Bytes that are no message end the reading.
-    private func lookAtNext() {
+    private func updateNextLength() {
         do throws(MessageHeader.Malformed) {
             nextLength = try MessageHeader.byteCount(of: UnsafeRawBufferPointer(rebasing: buffer[first..<end]))
         } catch {
@@ -252,7 +252,7 @@ final class SocketReader: PolledSourceDelegate {
 
     /// Ends the reading, and reports the end once.
     private func finish() {
-        guard !isOver else { return }
+        guard !hasStopped else { return }
         stop()
         onEnd?()
     }

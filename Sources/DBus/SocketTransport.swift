@@ -22,10 +22,10 @@ final class SocketTransport: MessageTransport {
     /// The first serial of the upper half, which is reserved for senders that assign serials themselves, such as
     /// ``DirectSender``.
     static let firstForeignSerial: UInt32 = 1 << 31
-    /// The number of running, possibly nested, calls of ``gather(_:)``.
-    private var gatherers = 0
-    /// Whether the reader is delivering messages and their replies are batched; see ``gatherTurns()``.
-    private var isInTurn = false
+    /// The number of running, possibly nested, calls of ``batchSends(_:)``.
+    private var runningBatches = 0
+    /// Whether the reader is delivering messages and their replies are batched; see ``batchIterations()``.
+    private var isInIteration = false
 
     /// Connects to the bus at `address`.
     ///
@@ -60,7 +60,7 @@ final class SocketTransport: MessageTransport {
 
     deinit {
         // This object may be released within an iteration of the reader, which must not call it any more.
-        reader.onTurn = nil
+        reader.onIteration = nil
         writer.flush()
         stop()
         driver.onClosing = nil
@@ -95,24 +95,24 @@ final class SocketTransport: MessageTransport {
     }
 
     func send(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         writer.append(head, serial: serial, shared, size: size, rest: rest)
         appended()
     }
 
-    func gatherTurns() {
-        reader.onTurn = { [unowned self] isEnd in
-            isInTurn = !isEnd
-            flushIfNobodyGathers()
+    func batchIterations() {
+        reader.onIteration = { [unowned self] isEnd in
+            isInIteration = !isEnd
+            flushUnlessBatched()
         }
     }
 
-    func gather(_ body: () -> Void) {
-        gatherers += 1
+    func batchSends(_ body: () -> Void) {
+        runningBatches += 1
         body()
-        gatherers -= 1
-        flushIfNobodyGathers()
+        runningBatches -= 1
+        flushUnlessBatched()
     }
 
     func takeDescriptors() { reader.takesDescriptors = true }
@@ -125,13 +125,13 @@ final class SocketTransport: MessageTransport {
     }()
 
     /// Writes the queued messages unless they belong to a batch.
-    private func flushIfNobodyGathers() {
-        if gatherers == 0, !isInTurn { writer.flush() }
+    private func flushUnlessBatched() {
+        if runningBatches == 0, !isInIteration { writer.flush() }
     }
 
     /// Decides about a flush after a message was queued: a full buffer is written even within a batch.
     private func appended() {
-        if writer.isFull { writer.flush() } else { flushIfNobodyGathers() }
+        if writer.isFull { writer.flush() } else { flushUnlessBatched() }
     }
 
     private func nextSerial() -> UInt32 {

@@ -58,7 +58,7 @@ final class SocketWriter: PolledSourceDelegate {
     /// The registration in the poll; nil unless the socket is full.
     private var tag: PolledSource.Tag?
     /// The object through which other threads send to the same socket; nil if none do.
-    private var line: DirectSender?
+    private var directSender: DirectSender?
 
     /// - Parameters:
     ///   - connection: A connection to which libdbus writes nothing by itself.
@@ -77,21 +77,21 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// Stops writing, before the descriptor is closed.
     func stop() {
-        line?.close()
-        giveUp()
+        directSender?.close()
+        discardOutput()
     }
 
     /// Allows sends from any thread to the same socket. The first message with descriptors ends that, since libdbus does not
     /// lock its writes against those of other threads.
     func share() -> DirectSender {
-        if let line { return line }
-        let line = DirectSender(descriptor: descriptor, isBusy: !hasStarted || hasRest)
-        self.line = line
-        return line
+        if let directSender { return directSender }
+        let directSender = DirectSender(descriptor: descriptor, isBusy: !hasStarted || hasUnwrittenBytes)
+        self.directSender = directSender
+        return directSender
     }
 
     /// Whether messages wait to be written, so that other threads must not write.
-    private var hasRest: Bool { byteCount > 0 || isLibraryWriting }
+    private var hasUnwrittenBytes: Bool { byteCount > 0 || isLibraryWriting }
 
     /// The number of unwritten bytes, including those of libdbus, which is queried only if necessary since it takes a
     /// lock.
@@ -113,12 +113,12 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// Appends a message, encoded in place; see ``MessageBus/send(_:serial:_:size:rest:)``.
     func append(
-        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+        _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
         guard !isBroken else { return }
         guard shared.count > Self.maxCopied else {
             return append(atMost: head.bytes.count + shared.count + size) { message in
-                head.lay(&message, serial: serial, shared, rest)
+                head.marshal(&message, serial: serial, shared, rest)
             }
         }
         let end = MarshalledBytes.make(atMost: size, behind: head.bytes.count + shared.count, rest)
@@ -132,10 +132,10 @@ final class SocketWriter: PolledSourceDelegate {
     /// Appends the bytes that `body` encodes.
     ///
     /// - Parameter most: The maximum number of these bytes.
-    private func append(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) {
+    private func append(atMost capacity: Int, _ body: (inout MarshalledBytes) -> Void) {
         if last.count >= Self.portionSize { closeLast() }
         let chunk = last
-        let count = MarshalledBytes.lay(into: chunk.room(for: most), body)
+        let count = MarshalledBytes.marshal(into: chunk.freeSpace(for: capacity), body)
         chunk.count += count
         byteCount += count
     }
@@ -144,7 +144,7 @@ final class SocketWriter: PolledSourceDelegate {
     func append(_ message: Message) {
         guard !isBroken else { return }
         // libdbus does not know of writes by other threads.
-        line?.close()
+        directSender?.close()
         if last.count > 0 { closeLast() }
         portions.append(.message(message))
         hasPortions = true
@@ -166,10 +166,10 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// Writes, and excludes other threads meanwhile.
     private func write() {
-        guard let line else { return writeAll() }
-        line.write {
+        guard let directSender else { return writeAll() }
+        directSender.write {
             writeAll()
-            return hasRest
+            return hasUnwrittenBytes
         }
     }
 
@@ -214,7 +214,7 @@ final class SocketWriter: PolledSourceDelegate {
                 descriptor, bytes.baseAddress! + written, bytes.count - written, Int32(MSG_NOSIGNAL))
             if count < 0 {
                 if errno == EINTR { continue }
-                if errno == EAGAIN || errno == EWOULDBLOCK { waitForRoom() } else { giveUp() }
+                if errno == EAGAIN || errno == EWOULDBLOCK { waitUntilWritable() } else { discardOutput() }
                 return false
             }
             written += count
@@ -226,7 +226,7 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// Ends all writing, and discards the queue. The reader still delivers received messages; the end of its input reports
     /// the end of the connection.
-    private func giveUp() {
+    private func discardOutput() {
         isBroken = true
         portions.removeAll()
         hasPortions = false
@@ -238,7 +238,7 @@ final class SocketWriter: PolledSourceDelegate {
     // MARK: Full socket
 
     /// Registers for the event that the socket is writable.
-    private func waitForRoom() {
+    private func waitUntilWritable() {
         guard tag == nil else { return }
         tag = source.add(descriptor: descriptor, waitingFor: [.writable, .error, .hangUp])
     }
@@ -273,7 +273,7 @@ private final class Chunk {
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[..<count]) }
 
     /// Returns memory for at least `more` bytes behind the existing ones.
-    func room(for more: Int) -> UnsafeMutableRawBufferPointer {
+    func freeSpace(for more: Int) -> UnsafeMutableRawBufferPointer {
         if memory.count - count < more { grow(by: more) }
         return UnsafeMutableRawBufferPointer(rebasing: memory[count...])
     }

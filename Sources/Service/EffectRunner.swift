@@ -85,7 +85,7 @@ final class EffectRunner {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var heads = ClientTable<MessageHead>()
+    private var heads = ClientTable<EncodedHeader>()
     /// Whether the bus is known to return an error for each refused signal, as dbus-daemon does. Losses are then known
     /// exactly. dbus-broker refuses signals silently.
     private var busReportsRefusals = false
@@ -118,7 +118,7 @@ final class EffectRunner {
         channels.report = { [unowned self] event in report(.ofChannel(event)) }
         channels.sendOnBus = { [unowned self] effects in
             let now = bus.context.now
-            bus.gather {
+            bus.batchSends {
                 for effect in effects { carryOut(effect, at: now, over: bus) }
             }
             receipts?.eventEnded()
@@ -259,7 +259,7 @@ final class EffectRunner {
         store?.keep(effects)
         let bus = bus
         let now = bus.context.now
-        bus.gather {
+        bus.batchSends {
             barrier.share {
                 for effect in effects { carryOut(effect, at: now, over: bus) }
                 // The receipt of the messages sent here shares their barrier. Without a control connection a barrier
@@ -356,7 +356,7 @@ final class EffectRunner {
         receipts?.noteSent(delivery.sequence, to: delivery.client, delivery.clientNumber)
     }
 
-    private func head(for delivery: Delivery) -> MessageHead {
+    private func head(for delivery: Delivery) -> EncodedHeader {
         if let head = heads[delivery.client, delivery.clientNumber] { return head }
         let head = NotificationSignal.head(for: delivery.client)
         heads[delivery.client, delivery.clientNumber] = head

@@ -87,7 +87,7 @@ final class ServiceLink {
         waitingCalls = handoverState?.calls ?? []
         self.onEnd = onEnd
         connection.routePeerCalls()
-        connection.gatherTurns()
+        connection.batchIterations()
         object = CenterObject(
             bus: connection, on: machine, configuration: handoverState?.configuration,
             sessions: handoverState?.sessions)

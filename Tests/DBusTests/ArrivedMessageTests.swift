@@ -42,7 +42,7 @@ struct ArrivedMessageTests {
                 read += 1
                 var reader = MessageReader(message)
                 while !reader.isAtEnd { reader.skip() }
-                guard let pointer = ArrivedMessage.demarshalled(bytes) else { continue }
+                guard let pointer = EncodedMessage.demarshalled(bytes) else { continue }
                 expectSame(message, Message(adopting: pointer))
             }
         }

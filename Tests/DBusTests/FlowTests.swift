@@ -197,7 +197,7 @@ struct FlowTests {
             guard message.member == "Begin" else { return false }
             let before = numbers.received.count
             left.send(signal(1, to: right))
-            left.gather { left.send(signal(2, to: right)) }
+            left.batchSends { left.send(signal(2, to: right)) }
             #expect(throws: Never.self) {
                 try loop.run("what was sent") { numbers.received.count == before + 2 }
             }

@@ -10,7 +10,7 @@ import Testing
 /// Messages that many get, with a header made once and a part that they share, and calls that are laid out here.
 @Suite("Messages to many", .serialized, .limited)
 struct SharedMessageTests {
-    private static let form = MessageForm.signal(
+    private static let form = MessageTemplate.signal(
         path: "/org/example/Bell", interface: "org.example.Bell", member: "Rang", signature: "ayt")
 
     /// The argument `ay`, with so many bytes.
@@ -62,7 +62,7 @@ struct SharedMessageTests {
         let head = Self.form.head(to: try #require(receiver.uniqueName))
         let parts = sizes.map(shared)
         let count: UInt64 = 120
-        sender.gather {
+        sender.batchSends {
             for number in 0..<count {
                 let part = parts[Int(number) % parts.count]
                 sender.send(head, serial: 1 << 31 + UInt32(number), part, size: 16) { $0.append(number) }
@@ -73,9 +73,10 @@ struct SharedMessageTests {
     }
 
     @Test("A call that is laid out here has its serial and its flags, whoever looks")
-    func laidOut() throws {
-        let form = MessageForm.methodCall(path: "/bell", interface: "org.example.Bell", member: "Ring", signature: "t")
-        let call = Message(laidOut: form.message(to: ":1.7", size: 8) { $0.append(UInt64(5)) })
+    func marshalled() throws {
+        let form = MessageTemplate.methodCall(
+            path: "/bell", interface: "org.example.Bell", member: "Ring", signature: "t")
+        let call = Message(marshalled: form.message(to: ":1.7", size: 8) { $0.append(UInt64(5)) })
         #expect(call.kind == .methodCall && call.serial == 0 && !call.expectsNoReply && !call.startsService)
         #expect(call.destination == ":1.7" && call.hasMember("Ring") && call.hasSignature("t") && call.sender == nil)
         var reader = MessageReader(call)
@@ -94,13 +95,13 @@ struct SharedMessageTests {
         let bus = try PrivateBus(kind)
         let loop = Loop()
         let (one, other) = (try loop.connect(to: bus), try loop.connect(to: bus))
-        try loop.wait { one.passBus(completion: $0) }.get()
-        let form = MessageForm.methodCall(
+        try loop.wait { one.makeBusRoundTrip(completion: $0) }.get()
+        let form = MessageTemplate.methodCall(
             path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping", signature: "")
-        let ping = Message(laidOut: form.message(to: try #require(other.uniqueName), size: 0) { _ in })
+        let ping = Message(marshalled: form.message(to: try #require(other.uniqueName), size: 0) { _ in })
         let answer = try loop.call(ping, on: one)
         #expect(answer.sender == other.uniqueName && answer.signature == "")
-        let empty = MessageForm.methodReturn(signature: "")
+        let empty = MessageTemplate.methodReturn(signature: "")
         let direct = Message(empty.message(to: ":1.7", answering: 3, size: 0) { _ in })
         #expect(direct.replySerial == 3 && direct.signature == "" && direct.marshalledBody.isEmpty)
     }

@@ -79,7 +79,7 @@ struct SocketReaderTests {
         let pipe = Pipe()
         pipe.write((1...100).flatMap { message($0) })
         pipe.context.iterate(mayBlock: false)
-        #expect(pipe.messages.count == SocketReader.messagesPerTurn)
+        #expect(pipe.messages.count == SocketReader.messagesPerIteration)
         pipe.turn()
         #expect(pipe.messages.count == 100)
     }
@@ -145,7 +145,7 @@ struct SocketReaderTests {
     @Test("Calls can be taken where they lie; those that are not, and all else, become messages in their order")
     func arrivingCalls() {
         let pipe = Pipe()
-        var row = CallRow()
+        var row = EncodedCallQueue()
         pipe.reader.onArrivingCall = { call in
             #expect(call.isFrom(":1.7") && !call.isFrom(":1.70") && !call.isFrom(":1.8"))
             #expect(call.hasPath("/a") && !call.hasPath("/b") && call.hasMember("M") && !call.hasMember("N"))
@@ -177,7 +177,7 @@ struct SocketReaderTests {
 
     @Test("A row takes calls that arrived, and nothing else")
     func rows() {
-        var row = CallRow()
+        var row = EncodedCallQueue()
         let signal = Message(arrived: message(1))!
         let made = Message.methodCall(to: "org.example.Other", path: "/a", interface: "org.example.I", member: "M")
         let isSignalTaken = row.append(signal)

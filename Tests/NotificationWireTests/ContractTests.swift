@@ -74,8 +74,8 @@ struct ContractTests {
             options.retention = retention
             options.expiresAfter = expiry
             #expect(try again(try PostCall(name: "Ding", options: options)).options == options)
-            let laidOut = try PostCall.laidOut(name: "Ding", object: "", userInfo: [:], options: options)
-            #expect(try Post(laidOut, limits: Limits()) { _, _ in }.options == options)
+            let marshalled = try PostCall.marshalled(name: "Ding", object: "", userInfo: [:], options: options)
+            #expect(try Post(marshalled, limits: Limits()) { _, _ in }.options == options)
         }
         let wanting = try again(AddObserver(name: "", object: "", options: ObserverOptions(wantsRetained: true)))
         #expect(wanting.options.wantsRetained)

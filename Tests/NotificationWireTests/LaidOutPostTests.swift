@@ -30,7 +30,7 @@ struct LaidOutPostTests {
                 let name = String(repeating: "n", count: length)
                 let object = String(repeating: "ö", count: 9 - length)
                 let post = try PostCall(name: name, object: object, userInfo: Self.userInfo, options: options)
-                let (message, reference) = (try post.laidOut(), post.message(wantsAnswer: false))
+                let (message, reference) = (try post.marshalled(), post.message(wantsAnswer: false))
                 #expect(message.marshalledBody == reference.marshalledBody)
                 #expect(message.signature == reference.signature && message.member == reference.member)
                 #expect(message.path == reference.path && message.interface == reference.interface)
@@ -45,7 +45,7 @@ struct LaidOutPostTests {
 
     @Test("Its number and its flags can be set, before and after libdbus has looked at it", arguments: [false, true])
     func header(isRead: Bool) throws {
-        let message = try PostCall.laidOut(name: "Ding", userInfo: Self.userInfo)
+        let message = try PostCall.marshalled(name: "Ding", userInfo: Self.userInfo)
         if isRead { _ = message.pointer }
         message.expectsNoReply = false
         #expect(!message.expectsNoReply && message.numbered { 7 } == 7 && message.numbered { 8 } == 7)
@@ -62,7 +62,7 @@ struct LaidOutPostTests {
     func refused() {
         func refusal(_ name: String, _ object: String = "", _ userInfo: [String: PropertyList] = [:]) -> CenterError? {
             do throws(CenterError) {
-                _ = try PostCall.laidOut(name: name, object: object, userInfo: userInfo)
+                _ = try PostCall.marshalled(name: name, object: object, userInfo: userInfo)
                 return nil
             } catch {
                 return error
@@ -83,7 +83,7 @@ struct LaidOutPostTests {
     @Test("F1: several of them go together without being taken apart")
     func together() throws {
         let posts = try (0..<5).map { number in
-            try PostCall.laidOut(name: "n\(number)", object: String(repeating: "o", count: number))
+            try PostCall.marshalled(name: "n\(number)", object: String(repeating: "o", count: number))
         }
         let message = try #require(PostMany.message(of: posts, wantsAnswer: true))
         #expect(!message.expectsNoReply)

@@ -342,7 +342,7 @@ struct OptionsTests {
     }
 
     @Test("What the service reads where it lies it reads as libdbus does, mistakes too (E2)")
-    func laidOut() throws {
+    func marshalled() throws {
         let texts = ["now", "asap", "when-idle", "name", "object", "soon", ""]
         // By their lengths they are written as of one type or another.
         let keys = ["deliver-immediately", "posting-style", "coalesce-on", "color", "host", "user", ""]

@@ -57,7 +57,7 @@ struct SessionsWireTests {
     }
 
     private func userInfo(_ entries: [String: PropertyList]) throws -> WireUserInfo {
-        let call = try PostCall.laidOut(name: "Ding", object: "x", userInfo: entries)
+        let call = try PostCall.marshalled(name: "Ding", object: "x", userInfo: entries)
         return try Post(call, limits: Limits()) { _, _ in }.userInfo
     }
 
@@ -152,11 +152,11 @@ struct SessionsWireTests {
         options.goesToAllSessions = true
         for retention in [nil, Retention(), Retention(whileConnected: true)] {
             options.retention = retention
-            let call = try PostCall.laidOut(name: "Ding", options: options)
+            let call = try PostCall.marshalled(name: "Ding", options: options)
             #expect(try Post(call, limits: Limits()) { _, _ in }.options == options)
         }
         options.origin = try OutsideOrigin(host: "alpha", user: nil)
-        let call = try PostCall.laidOut(name: "Ding", options: options)
+        let call = try PostCall.marshalled(name: "Ding", options: options)
         let error = #expect(throws: BusError.self) { _ = try Post(call, limits: Limits()) { _, _ in } }
         #expect(error?.centerError == .invalidOption && error?.message.contains("all-sessions") == true)
     }

@@ -150,7 +150,7 @@ struct UserInfoBytesTests {
             "k": .data([UInt8](repeating: 7, count: Int(Limits.row(.userInfoBytes).standard)))
         ]
         for userInfo in [deep, large] {
-            let post = try PostCall.laidOut(name: "Ding", userInfo: userInfo)
+            let post = try PostCall.marshalled(name: "Ding", userInfo: userInfo)
             #expect(throws: CenterError.self) { try Sample.check(post) }
             let arrived = try UserInfoBytes(UserInfoLayout.bytes(of: userInfo))
             #expect(arrived.decoded() == userInfo)

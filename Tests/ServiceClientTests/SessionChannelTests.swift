@@ -369,7 +369,7 @@ struct SessionChannelTests {
     @Test("Cut at any byte: each post has been taken, or is told as perhaps lost, or goes by the bus; none twice")
     func cutGoingOut() throws {
         let frame = SimulatedLine.bytes { writer in
-            if let post = try? PostCall(name: "a").laidOut() {
+            if let post = try? PostCall(name: "a").marshalled() {
                 writer.appendPost(number: 0, body: post.marshalledBody)
             }
         }.count

@@ -99,7 +99,7 @@ struct BusModelTests {
         writer.append(UInt64(0x0102_0304_0506_0708))
         let pattern = try #require(MessagePattern(call, varying: 0x0102_0304_0506_0708))
         let serial = one.peer.send(pattern, 77)
-        let form = MessageForm.signal(path: "/", interface: "com.example.A", member: "Ding", signature: "t")
+        let form = MessageTemplate.signal(path: "/", interface: "com.example.A", member: "Ding", signature: "t")
         one.peer.send(form.message(to: two.peer.name!, size: 8) { $0.append(UInt64(78)) })
         pass(world)
         let numbers = try two.heard.suffix(2).map { message in

@@ -81,8 +81,8 @@ private final class BridgeRun: @unchecked Sendable {
                     table.append([Table.Cell(line.label, .dim), Table.Cell(line.text, line.style)])
                 }
                 // Lines are not cut, even on a narrow terminal.
-                let paper = Terminal(width: nil, hasColors: terminal.hasColors)
-                for line in table.lines(on: paper, showsTitles: false) { print(line) }
+                let uncutOutput = Terminal(width: nil, hasColors: terminal.hasColors)
+                for line in table.lines(on: uncutOutput, showsTitles: false) { print(line) }
             case .success(nil): failWithoutBridge()
             case .failure(let error): fail(error)
             }

@@ -12,34 +12,34 @@ final class BridgeInquirer: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
     /// The default time limit for a reply. It is longer than the 10 seconds after which the bridge gives up its test message.
-    static let patience = ReplyTimeout.milliseconds(15_000)
+    static let timeLimit = ReplyTimeout.milliseconds(15_000)
 
     private var connection: Connection?
     /// Whether the bus has registered the connection, by Hello.
-    private var isGreeted = false
+    private var isRegistered = false
 
     /// Calls a method of the bridge without arguments.
     ///
     /// - Parameter answer: receives the bridge's reply, or the error of the bridge or the bus.
     func ask(
-        _ member: MemberName, within patience: ReplyTimeout = patience,
+        _ member: MemberName, within timeLimit: ReplyTimeout = timeLimit,
         _ answer: @escaping (Result<Message, BusError>) -> Void
     ) {
-        ask(BridgeWire.methodCall(member), within: patience, answer)
+        ask(BridgeWire.methodCall(member), within: timeLimit, answer)
     }
 
     /// Sends a method call to the bridge.
     func ask(
-        _ message: Message, within patience: ReplyTimeout, _ answer: @escaping (Result<Message, BusError>) -> Void
+        _ message: Message, within timeLimit: ReplyTimeout, _ answer: @escaping (Result<Message, BusError>) -> Void
     ) {
         do throws(BusError) {
             let connection = try connected()
             connection.onDisconnect = { [weak self] in self?.stop() }
-            let call = { connection.call(message, timeout: patience, completion: answer) }
-            guard !isGreeted else { return call() }
+            let call = { connection.call(message, timeout: timeLimit, completion: answer) }
+            guard !isRegistered else { return call() }
             connection.hello { [weak self] result in
                 if case .failure(let error) = result { return answer(.failure(error)) }
-                self?.isGreeted = true
+                self?.isRegistered = true
                 call()
             }
         } catch {
@@ -62,9 +62,9 @@ final class BridgeInquirer: @unchecked Sendable {
     ///
     /// - Parameter answer: receives nil if there is no bridge.
     func askStatus(
-        within patience: ReplyTimeout = patience, _ answer: @escaping (Result<BridgeStatus?, BusError>) -> Void
+        within timeLimit: ReplyTimeout = timeLimit, _ answer: @escaping (Result<BridgeStatus?, BusError>) -> Void
     ) {
-        ask(BridgeWire.getStatus, within: patience) { result in
+        ask(BridgeWire.getStatus, within: timeLimit) { result in
             if case .failure(let error) = result, error.meansNoService { return answer(.success(nil)) }
             answer(result.flatMap { reply in Result { () throws(BusError) in try BridgeStatus(in: reply) } })
         }
@@ -72,7 +72,7 @@ final class BridgeInquirer: @unchecked Sendable {
 
     /// Closes the connection.
     func stop() {
-        isGreeted = false
+        isRegistered = false
         connection = nil
     }
 }

@@ -16,11 +16,11 @@ enum CompleteCommand {
         guard arguments.first == "--", let current = arguments.last, arguments.count > 1 else {
             throw UsageError("complete is for shells: complete -- WORD ...")
         }
-        let line = CommandWords(before: arguments[1...].dropLast())
-        switch line.wanted(for: current) {
+        let line = IncompleteCommandLine(before: arguments[1...].dropLast())
+        switch line.completions(for: current) {
         case .files: return Output.write("files") ? .done : .outputFailed
         case .words(let candidates, let prefix): return write(candidates, current, prefix)
-        case .known(let kind, let prefix): return write(ServiceWords.find(kind), current, prefix)
+        case .known(let kind, let prefix): return write(ServiceCompletions.find(kind), current, prefix)
         }
     }
 

@@ -31,7 +31,7 @@ final class PostStream: @unchecked Sendable {
     private let progress: Progress?
     /// Requests more items from the owner, when the queue is empty. The owner then calls ``add(_:)`` or ``end()``, at once or
     /// later.
-    private let wantMore: () -> Void
+    private let requestItems: () -> Void
     private var items = Deque<Item>()
     /// The number of posts that were sent and have no answer.
     private var unanswered = 0
@@ -41,8 +41,8 @@ final class PostStream: @unchecked Sendable {
     private var began: ContinuousClock.Instant?
     /// The timer for the delay of the next item.
     private var timer: EventSource?
-    /// Whether ``wantMore`` is running. Items that it adds are sent after it returns.
-    private var isAsking = false
+    /// Whether ``requestItems`` is running. Items that it adds are sent after it returns.
+    private var isRequestingItems = false
     /// Whether no more items will be added.
     private var hasEnded = false
     /// The exit status: ``ExitCode/usage`` after a refusal, ``ExitCode/unavailable`` after a missing answer.
@@ -53,14 +53,14 @@ final class PostStream: @unchecked Sendable {
     /// - Parameters:
     ///   - total: the number of posts, for the progress; nil if it is unknown.
     ///   - report: receives the number of clients that each post matched.
-    ///   - wantMore: called to request more items when the queue is empty.
+    ///   - requestItems: called to request more items when the queue is empty.
     init(
         session: CommandSession, total: Int? = nil, showsProgress: Bool, report: @escaping (Int) -> Void,
-        wantMore: @escaping () -> Void
+        requestItems: @escaping () -> Void
     ) {
         self.session = session
         self.report = report
-        self.wantMore = wantMore
+        self.requestItems = requestItems
         progress = showsProgress ? Progress("posted", of: total) : nil
     }
 
@@ -79,13 +79,13 @@ final class PostStream: @unchecked Sendable {
     /// Adds an item behind the others.
     func add(_ item: Item) {
         items.append(item)
-        if !isAsking { pump() }
+        if !isRequestingItems { pump() }
     }
 
     /// Declares that no more items follow. The run ends after the last answer.
     func end() {
         hasEnded = true
-        if !isAsking { pump() }
+        if !isRequestingItems { pump() }
     }
 
     /// Reports an item that can't be posted.
@@ -100,9 +100,9 @@ final class PostStream: @unchecked Sendable {
         let now = ContinuousClock.now
         while unanswered < Self.window {
             if items.isEmpty, !hasEnded {
-                isAsking = true
-                wantMore()
-                isAsking = false
+                isRequestingItems = true
+                requestItems()
+                isRequestingItems = false
             }
             guard let next = items.first else { break }
             let start = began ?? now
@@ -138,10 +138,10 @@ final class PostStream: @unchecked Sendable {
             outcome = .unavailable
             let before = uncertain
             uncertain = (before?.first ?? label, label, (before?.count ?? 0) + 1, reason)
-            if unanswered == 0 { tellUncertain() }
+            if unanswered == 0 { reportUncertain() }
             return pump()
         }
-        tellUncertain()
+        reportUncertain()
         switch result {
         case .success(let receivers):
             posted += 1
@@ -158,7 +158,7 @@ final class PostStream: @unchecked Sendable {
 
 extension PostStream {
     /// Reports the uncertain posts, if there are any.
-    private func tellUncertain() {
+    private func reportUncertain() {
         guard let posts = uncertain else { return }
         uncertain = nil
         progress?.clear()

@@ -62,6 +62,6 @@ enum TopCommand {
         guard isatty(STDIN_FILENO) == 1, isatty(STDOUT_FILENO) == 1 else {
             throw UsageError("top needs a terminal; --batch and --json do not")
         }
-        return run.takeScreen(color: colors)
+        return run.runOnScreen(color: colors)
     }
 }

@@ -43,11 +43,13 @@ struct TopPage {
             let rows = state.arrange(state.view.rows(of: sample, rates: rates))
             // Two lines are needed for the titles above the rows and the keys below.
             state.count = rows.count
-            state.room = max(1, height - lines.count - 2)
-            state.keepInside()
+            state.visibleRows = max(1, height - lines.count - 2)
+            state.limitScrollPosition()
             let all = table(rows, state).lines(within: width)
             lines.append(padded(all[0], to: width).styled(.reverse))
-            lines += all.dropFirst(1 + state.first).prefix(state.room).map { absence == nil ? $0 : $0.styled(.dim) }
+            lines += all.dropFirst(1 + state.first).prefix(state.visibleRows).map {
+                absence == nil ? $0 : $0.styled(.dim)
+            }
         }
         lines = Array(lines.prefix(max(0, height - 1)))
         lines += Array(repeating: StyledLine(), count: max(0, height - 1 - lines.count))
@@ -62,8 +64,9 @@ struct TopPage {
     private func keys(_ state: TopState) -> StyledLine {
         if state.showsHelp { return StyledLine("press any key to return", .dim) }
         var line = StyledLine("q quit  h help  tab view  < > sort  r reverse  / filter  p pause", .dim)
-        if state.count > state.room {
-            line.append("  rows \(state.first + 1)-\(min(state.count, state.first + state.room)) of \(state.count)")
+        if state.count > state.visibleRows {
+            line.append(
+                "  rows \(state.first + 1)-\(min(state.count, state.first + state.visibleRows)) of \(state.count)")
         }
         return line
     }

@@ -11,7 +11,7 @@ final class TopPoll: @unchecked Sendable {
     /// Whether the retained values, which may be many, are requested as well.
     var wantsValues = false
     /// Called with each sample, or with the error of a poll.
-    var told: (Result<TopSample, ServiceError>) -> Void = { _ in }
+    var onResult: (Result<TopSample, ServiceError>) -> Void = { _ in }
     /// Whether the first sample waits, for at most one second, until it is known whether there is a bridge. It is set for
     /// `--batch` and `--json`, whose output can't be corrected later.
     var waitsForBridge = false
@@ -25,9 +25,9 @@ final class TopPoll: @unchecked Sendable {
     /// Whether the process ID was requested from the bus since the last change of the service.
     private var isProcessKnown = false
     /// Whether a poll is pending.
-    private var isAsking = false
+    private var isPollPending = false
     /// Whether the next poll follows the pending one at once.
-    private var isHurried = false
+    private var isRepeatDue = false
 
     /// - Parameter seconds: the interval between two polls.
     init(every seconds: Double) {
@@ -36,7 +36,7 @@ final class TopPoll: @unchecked Sendable {
 
     /// Makes the first poll, and starts the timer for the others.
     func start() {
-        inquirer.served = { [unowned self] in isProcessKnown = false }
+        inquirer.onConnected = { [unowned self] in isProcessKnown = false }
         inquirer.start()
         ask()
         timer = .timer(milliseconds: UInt32(max(1, interval * 1000)), on: .default) { [unowned self] in
@@ -53,16 +53,16 @@ final class TopPoll: @unchecked Sendable {
     }
 
     /// Polls now, or as soon as the pending poll has ended.
-    func hurry() {
-        isHurried = isAsking
+    func pollSoon() {
+        isRepeatDue = isPollPending
         ask()
     }
 
     /// Starts a poll unless one is pending.
     private func ask() {
         // The poll may be pending because there is no service. Then the reason is reported.
-        guard !isAsking else { return inquirer.absence.map { told(.failure($0)) } ?? () }
-        isAsking = true
+        guard !isPollPending else { return inquirer.absence.map { onResult(.failure($0)) } ?? () }
+        isPollPending = true
         bridge.ask()
         inquirer.askProperties { [self] in
             guard let properties = take($0) else { return }
@@ -100,28 +100,28 @@ final class TopPoll: @unchecked Sendable {
 
     /// Requests the retained values if they are wanted, and ends the poll.
     private func askValues(_ properties: CenterProperties, _ clients: [ListedClient]) {
-        guard wantsValues else { return tell(properties, clients, nil) }
+        guard wantsValues else { return deliver(properties, clients, nil) }
         inquirer.ask(Get(name: "")) { [self] in
             switch $0 {
-            case .success(let values): tell(properties, clients, .success(values))
+            case .success(let values): deliver(properties, clients, .success(values))
             // The values are too many for one reply, or the policy hides them. The sample has the reason in their place.
-            case .failure(.refused(let error)): tell(properties, clients, .failure(.init(reason: error.message)))
+            case .failure(.refused(let error)): deliver(properties, clients, .failure(.init(reason: error.message)))
             case .failure(let error): fail(error)
             }
         }
     }
 
     /// Ends the poll; before the first sample it may wait for the bridge.
-    private func tell(
+    private func deliver(
         _ properties: CenterProperties, _ clients: [ListedClient],
         _ values: Result<[RetainedValueInfo], TopSample.ValuesError>?
     ) {
-        guard waitsForBridge else { return tellNow(properties, clients, values) }
-        bridge.whenKnown { [weak self] in self?.tellNow(properties, clients, values) }
+        guard waitsForBridge else { return deliverNow(properties, clients, values) }
+        bridge.whenKnown { [weak self] in self?.deliverNow(properties, clients, values) }
     }
 
     /// Ends the poll: passes the sample on.
-    private func tellNow(
+    private func deliverNow(
         _ properties: CenterProperties, _ clients: [ListedClient],
         _ values: Result<[RetainedValueInfo], TopSample.ValuesError>?
     ) {
@@ -129,10 +129,10 @@ final class TopPoll: @unchecked Sendable {
             moment: Double(SteadyClock.nanoseconds()) / 1e9, time: WallClock.microseconds(),
             process: processID.flatMap { ProcessFacts(of: $0) }, properties: properties, clients: clients,
             values: values, bridge: bridge.show())
-        isAsking = false
-        told(.success(sample))
-        if isHurried {
-            isHurried = false
+        isPollPending = false
+        onResult(.success(sample))
+        if isRepeatDue {
+            isRepeatDue = false
             ask()
         }
     }
@@ -149,7 +149,7 @@ final class TopPoll: @unchecked Sendable {
 
     /// Ends the poll with an error.
     private func fail(_ error: ServiceError) {
-        isAsking = false
-        told(.failure(error))
+        isPollPending = false
+        onResult(.failure(error))
     }
 }

@@ -56,7 +56,7 @@ final class TopRun: @unchecked Sendable {
     /// Polls and shows samples until ``finish(_:)``.
     private func run() -> ExitCode {
         poll.wantsValues = state.view == .values
-        poll.told = { [unowned self] in told($0) }
+        poll.onResult = { [unowned self] in onResult($0) }
         poll.start()
         if exitCode == nil { loop.run() }
         poll.stop()
@@ -75,7 +75,7 @@ final class TopRun: @unchecked Sendable {
     }
 
     /// Handles the result of a poll. A paused display ignores it.
-    private func told(_ result: Result<TopSample, ServiceError>) {
+    private func onResult(_ result: Result<TopSample, ServiceError>) {
         guard exitCode == nil, !state.isPaused else { return }
         switch result {
         case .success(let sample):
@@ -88,7 +88,7 @@ final class TopRun: @unchecked Sendable {
         case .failure(let error):
             let isNew = absence == nil
             absence = error
-            if screen != nil { show() } else { miss(error, isNew: isNew) }
+            if screen != nil { show() } else { pollFailed(error, isNew: isNew) }
         }
     }
 
@@ -125,7 +125,7 @@ final class TopRun: @unchecked Sendable {
 
     /// Handles the error of a poll in a printed run. The run waits for the next service if there was one before; otherwise it
     /// ends.
-    private func miss(_ error: ServiceError, isNew: Bool) {
+    private func pollFailed(_ error: ServiceError, isNew: Bool) {
         if sample == nil {
             if case .unavailable = error {
                 printError("carillon: the service does not run")
@@ -140,7 +140,7 @@ final class TopRun: @unchecked Sendable {
     // MARK: Screen
 
     /// Runs on the full screen.
-    func takeScreen(color: ColorChoice) -> ExitCode {
+    func runOnScreen(color: ColorChoice) -> ExitCode {
         // These handlers are set before ncurses starts, which sets its own for signals without one. The run has to end in
         // order, so that the terminal is restored.
         watch([SIGINT, SIGTERM, SIGHUP]) { [unowned self] in finish(.done) }
@@ -184,7 +184,7 @@ final class TopRun: @unchecked Sendable {
             case .none: break
             case .ask:
                 poll.wantsValues = state.view == .values
-                poll.hurry()
+                poll.pollSoon()
             case .redraw: screen?.redraw()
             case .quit: finish(.done)
             }

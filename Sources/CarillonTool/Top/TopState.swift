@@ -33,7 +33,7 @@ struct TopState: Sendable {
     var first = 0
     /// The number of rows, and the number of rows that fit on the screen. ``TopPage`` sets both.
     var count = 0
-    var room = 1
+    var visibleRows = 1
 
     init() {
         orders = Dictionary(uniqueKeysWithValues: TopView.allCases.map { ($0, Order(column: $0.firstColumn)) })
@@ -83,8 +83,8 @@ struct TopState: Sendable {
         switch key {
         case .up: scroll(by: -1)
         case .down: scroll(by: 1)
-        case .pageUp: scroll(by: -room)
-        case .pageDown: scroll(by: room)
+        case .pageUp: scroll(by: -visibleRows)
+        case .pageDown: scroll(by: visibleRows)
         case .home: first = 0
         case .end: scroll(by: count)
         case .escape: filter = ""
@@ -145,12 +145,12 @@ struct TopState: Sendable {
 
     private mutating func scroll(by lines: Int) {
         first += lines
-        keepInside()
+        limitScrollPosition()
     }
 
     /// Limits the position of the first row, so that the screen is filled with rows if there are enough.
-    mutating func keepInside() {
-        first = max(0, min(first, count - room))
+    mutating func limitScrollPosition() {
+        first = max(0, min(first, count - visibleRows))
     }
 }
 

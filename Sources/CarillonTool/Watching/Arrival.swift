@@ -2,7 +2,7 @@
 import CarillonCore
 import CarillonWire
 
-/// A notification that ``Watch`` received, decoded for its outputs, with the time of its arrival.
+/// A notification that ``Observation`` received, decoded for its outputs, with the time of its arrival.
 struct Arrival {
     let notification: ArrivedNotification
     /// The time of the post if the service sent that detail, otherwise of the arrival, in microseconds since 1970.

@@ -26,7 +26,7 @@ final class CommandRunner: NotificationOutput {
 
     private unowned let session: CommandSession
     private let command: String
-    private let becameIdle: () -> Void
+    private let onIdle: () -> Void
     private var waiting = Deque<Run>()
     private var waitingBytes = 0
     private var child: ChildProgram?
@@ -36,11 +36,11 @@ final class CommandRunner: NotificationOutput {
     /// The number of notifications that a full queue has dropped.
     private var lost = 0
 
-    /// - Parameter becameIdle: called when a command has ended and no notification is queued.
-    init(_ command: String, on session: CommandSession, becameIdle: @escaping () -> Void) {
+    /// - Parameter onIdle: called when a command has ended and no notification is queued.
+    init(_ command: String, on session: CommandSession, onIdle: @escaping () -> Void) {
         self.command = command
         self.session = session
-        self.becameIdle = becameIdle
+        self.onIdle = onIdle
     }
 
     var hasLost: Bool { lost > 0 }
@@ -90,7 +90,7 @@ final class CommandRunner: NotificationOutput {
         case .killed(let signal): fail("it was ended by signal \(signal)")
         }
         next()
-        if !isBusy { becameIdle() }
+        if !isBusy { onIdle() }
     }
 
     private func fail(_ reason: String) {

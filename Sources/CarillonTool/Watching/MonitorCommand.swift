@@ -13,16 +13,16 @@ enum MonitorCommand {
                 'carillon observe'. Posts on channels are printed as well. Standard error, the objects with the member
                 "event", and the exit status are those of 'carillon observe'.
                 """)
-        let read = try WatchArguments.read(arguments, by: parser, showsPoster: true) { parser in
+        let read = try ObservationArguments.read(arguments, by: parser, showsPoster: true) { parser in
             parser.string("record", placeholder: "FILE", help: "Also append them to FILE, for 'carillon replay'")
         }
         guard let (arguments, record) = read else { return Output.writeVersion() }
         let path = parser.value(record)
         arguments.warnOfPatterns()
-        let watch = Watch(
+        let watch = Observation(
             arguments.scope(
                 ObserverOptions(isMonitor: true), wanted: arguments.wanted, details: path == nil ? [] : [.time]),
-            word: "monitoring")
+            activity: "monitoring")
         return try CommandSession.run { session throws(UsageError) in
             let recorder = try path.map { path throws(UsageError) in try Recorder(path, on: session) }
             if let seconds = arguments.seconds { session.after(seconds) { watch.end(.timedOut) } }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// An output to which ``Watch`` passes each arriving notification: ``Printer``, ``Recorder``, ``CommandRunner`` or
+/// An output to which ``Observation`` passes each arriving notification: ``Printer``, ``Recorder``, ``CommandRunner`` or
 /// ``Popups``. An output may work asynchronously; then the watch waits for it before the command ends.
 protocol NotificationOutput: AnyObject {
     /// Outputs or queues a notification.
@@ -9,7 +9,7 @@ protocol NotificationOutput: AnyObject {
     /// Outputs another event, such as a loss, if the format of the output has events.
     func take(_ event: ObservationEvent)
     /// Whether notifications are queued or being processed. When none are any more, the output calls the closure
-    /// `becameIdle` of its initializer.
+    /// `onIdle` of its initializer.
     var isBusy: Bool { get }
     /// Discards the queued notifications, because the command ends.
     ///

@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonMainLoop
 
 /// `carillon observe [NAME ...]`: registers observers, and passes arriving notifications to standard output, a file, a command
-/// or the desktop. It reads the arguments; ``Watch`` does the work.
+/// or the desktop. It reads the arguments; ``Observation`` does the work.
 enum ObserveCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -19,7 +19,7 @@ enum ObserveCommand {
                 CARILLON_SEQUENCE in its environment, and the JSON object on its standard input. With --exec or --popup
                 nothing is printed, unless --json, --format or --long asks for it.
                 """)
-        let read = try WatchArguments.read(arguments, by: parser) { parser in
+        let read = try ObservationArguments.read(arguments, by: parser) { parser in
             (
                 behavior: parser.string(
                     "suspension-behavior", placeholder: "BEHAVIOR",
@@ -53,19 +53,19 @@ enum ObserveCommand {
         )
         if command?.isEmpty == true { throw UsageError("--exec: '' is not a command") }
         arguments.warnOfPatterns()
-        let watch = Watch(
+        let watch = Observation(
             arguments.scope(options, wanted: arguments.wanted, details: command == nil && path == nil ? [] : [.time]),
-            word: "observing")
+            activity: "observing")
         return try CommandSession.run { session throws(UsageError) in
             let recorder = try path.map { path throws(UsageError) in try Recorder(path, on: session) }
             if let seconds = arguments.seconds { session.after(seconds) { watch.end(.timedOut) } }
-            watch.start(on: session) { becameIdle in
+            watch.start(on: session) { onIdle in
                 var outputs: [any NotificationOutput] = recorder.map { [$0] } ?? []
                 if arguments.hasFormat || (command == nil && !hasPopups) {
                     outputs.append(Printer(arguments.format, on: session))
                 }
-                if let command { outputs.append(CommandRunner(command, on: session, becameIdle: becameIdle)) }
-                if hasPopups { outputs.append(Popups(on: session, becameIdle: becameIdle)) }
+                if let command { outputs.append(CommandRunner(command, on: session, onIdle: onIdle)) }
+                if hasPopups { outputs.append(Popups(on: session, onIdle: onIdle)) }
                 return outputs
             }
         }

@@ -23,14 +23,14 @@ final class Popups: NotificationOutput {
     }
 
     /// The maximum number of queued popups, and of entries in `shown`.
-    private static let most = 200
+    private static let maxPopups = 200
 
     private unowned let session: CommandSession
-    private let becameIdle: () -> Void
+    private let onIdle: () -> Void
     private var connection: Connection?
     private var isConnected = false
     /// Whether a call to the notification server is pending.
-    private var isAsking = false
+    private var isCallPending = false
     /// The queued popups, whose order is that of `order`.
     private var waiting: [Key: Popup] = [:]
     private var order: [Key] = []
@@ -41,9 +41,9 @@ final class Popups: NotificationOutput {
     /// Whether a popup was omitted, because the desktop shows them too slowly.
     private(set) var hasLost = false
 
-    init(on session: CommandSession, becameIdle: @escaping () -> Void) {
+    init(on session: CommandSession, onIdle: @escaping () -> Void) {
         self.session = session
-        self.becameIdle = becameIdle
+        self.onIdle = onIdle
         do throws(BusError) {
             let connection = try Connection(address: try Connection.sessionBusAddress())
             self.connection = connection
@@ -61,7 +61,7 @@ final class Popups: NotificationOutput {
         }
     }
 
-    var isBusy: Bool { failure == nil && (isAsking || !waiting.isEmpty) }
+    var isBusy: Bool { failure == nil && (isCallPending || !waiting.isEmpty) }
     var hasFailed: Bool { failure != nil }
 
     func take(_ arrival: Arrival) {
@@ -75,7 +75,7 @@ final class Popups: NotificationOutput {
             title: NotificationFormat.harmless(notification.name),
             body: lines.map { Self.escaped(NotificationFormat.harmless($0)) }.joined(separator: "\n"))
         if waiting.updateValue(popup, forKey: key) == nil { order.append(key) }
-        if order.count > Self.most {
+        if order.count > Self.maxPopups {
             let oldest = order.removeFirst()
             waiting[oldest] = nil
             hasLost = true
@@ -94,10 +94,10 @@ final class Popups: NotificationOutput {
 
     /// Shows the first queued popup unless a call is pending.
     private func next() {
-        guard isConnected, !isAsking, let connection, !order.isEmpty else { return }
+        guard isConnected, !isCallPending, let connection, !order.isEmpty else { return }
         let key = order.removeFirst()
         guard let popup = waiting.removeValue(forKey: key) else { return }
-        isAsking = true
+        isCallPending = true
         let message = Message.methodCall(
             to: "org.freedesktop.Notifications", path: "/org/freedesktop/Notifications",
             interface: "org.freedesktop.Notifications", member: "Notify")
@@ -113,16 +113,16 @@ final class Popups: NotificationOutput {
         writer.array(of: "{sv}") { _ in }
         writer.append(Int32(-1))
         connection.call(message) { [unowned self] result in
-            isAsking = false
+            isCallPending = false
             switch result.flatMap({ reply in
                 var reader = MessageReader(reply)
                 return Result { () throws(BusError) in try reader.read(UInt32.self) }
             }) {
             case .success(let id):
-                if shown.count >= Self.most { shown = [:] }
+                if shown.count >= Self.maxPopups { shown = [:] }
                 shown[key] = id
                 next()
-                if !isBusy { becameIdle() }
+                if !isBusy { onIdle() }
             case .failure(let error):
                 fail(
                     error.meansNoService

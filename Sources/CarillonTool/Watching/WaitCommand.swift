@@ -27,7 +27,7 @@ enum WaitCommand {
                 """)
         let separator = arguments.firstIndex(of: "--")
         let command = separator.map { Array(arguments[($0 + 1)...]) } ?? []
-        let read = try WatchArguments.read(Array(arguments[..<(separator ?? arguments.endIndex)]), by: parser) {
+        let read = try ObservationArguments.read(Array(arguments[..<(separator ?? arguments.endIndex)]), by: parser) {
             parser in
             (
                 retained: parser.flag(
@@ -42,10 +42,10 @@ enum WaitCommand {
             throw UsageError("wait takes one NAME; the COMMAND follows '--'")
         }
         arguments.warnOfPatterns()
-        let watch = Watch(
+        let watch = Observation(
             arguments.scope(
                 ObserverOptions(wantsRetained: parser.value(own.retained)), wanted: arguments.wanted ?? 1),
-            word: "waiting for")
+            activity: "waiting for")
         let isQuiet = parser.value(own.isQuiet)
         var child: ChildProgram?
         var childStatus: Int32?

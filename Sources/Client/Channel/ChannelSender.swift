@@ -108,7 +108,7 @@ final class ChannelSender: Sendable {
         }
         let number = isAnswered ? state.lastNumber : 0
         post.message.withMarshalledBody { body in
-            state.writer.append(.post, number: number, atMost: body.count) { $0.append(laidOut: body) }
+            state.writer.append(.post, number: number, atMost: body.count) { $0.append(marshalled: body) }
         }
         state.flights.append(Flight(post: post, number: number, end: state.writer.position))
     }

@@ -36,9 +36,9 @@ final class BusBarrier {
     private static let interface: InterfaceName = "org.carillon.Internal1"
     private static let member: MemberName = "Barrier"
     /// The header of a barrier's message; its body is the number of the barrier.
-    private static let form = MessageForm.methodCall(
+    private static let form = MessageTemplate.methodCall(
         path: Wire.path, interface: interface, member: member, signature: "t")
-    private static let answer = MessageForm.methodReturn(signature: "")
+    private static let answer = MessageTemplate.methodReturn(signature: "")
 
     /// - Parameter bus: the main connection; the caller keeps it.
     init(bus: any MessageBus) {
@@ -86,7 +86,7 @@ final class BusBarrier {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.lostBarrier, oneOf: 16) { return }
         #endif
-        let barrier = Message(laidOut: Self.form.message(to: name, size: 8) { $0.append(number) })
+        let barrier = Message(marshalled: Self.form.message(to: name, size: 8) { $0.append(number) })
         bus.call(barrier) { [weak self] result in
             // Only an error is handled here: the arrival of the call completes the barrier, and its reply does not matter.
             guard let self, case .failure(let error) = result else { return }

@@ -83,7 +83,7 @@ final class CallQueue {
         /// The channel, whose posts stay in its socket until the entry is served; nil for other entries.
         let channel: Channel?
         /// The calls of a row; empty for other entries.
-        var row = CallRow()
+        var row = EncodedCallQueue()
 
         init(_ message: Message?, of caller: UniqueName, _ account: AccountID) {
             self.message = message
@@ -560,7 +560,7 @@ final class CallQueue {
         // The reply arrives behind all messages that the bus holds now.
         if inbox.mayAsk {
             inbox.asked(at: now)
-            connection.passBus { [weak self] _ in self?.inbox.answered() }
+            connection.makeBusRoundTrip { [weak self] _ in self?.inbox.answered() }
         }
         announceLost()
         let sent = driver.center.isUnderBackpressure ? driver.center.checkBackpressure() : 0

@@ -50,7 +50,7 @@ final class ClientProber {
     /// that is stopped for a day does not get thousands of Pings.
     private static let timeout = (first: Int32(60_000), last: Int32(3_600_000))
 
-    private static let form = MessageForm.methodCall(
+    private static let form = MessageTemplate.methodCall(
         path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping", signature: "")
 
     /// - Parameters:
@@ -110,7 +110,7 @@ final class ClientProber {
         _ client: ClientName, _ window: ProbedWindow, over bus: any MessageBus, retry: Int,
         timeout: Int32 = ClientProber.timeout.first
     ) {
-        let ping = Message(laidOut: Self.form.message(to: client, size: 0) { _ in })
+        let ping = Message(marshalled: Self.form.message(to: client, size: 0) { _ in })
         let end = bus.context.now + .milliseconds(timeout)
         bus.call(ping, timeout: .milliseconds(timeout)) { [weak self, weak bus] result in
             guard let self else { return }
@@ -146,7 +146,7 @@ final class ClientProber {
     /// Reports the refusal of a probe, and schedules its repetition.
     private func refused(_ client: ClientName, _ window: ProbedWindow, retry: Int) {
         // The reply to this call arrives behind the bus's errors for signals that were sent before.
-        bus.passBus { [weak self] _ in self?.onRefusal?(client, window) }
+        bus.makeBusRoundTrip { [weak self] _ in self?.onRefusal?(client, window) }
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(
             .once(milliseconds: 1000 << UInt32(retry), on: bus.context, priority: .of(.control)) { [unowned self] in

@@ -62,7 +62,7 @@ public final class ChannelFrameWriter {
     ) {
         makeSpace(for: ChannelFrame.headerSize + size)
         let start = end + ChannelFrame.headerSize
-        let length = MarshalledBytes.layOut(
+        let length = MarshalledBytes.marshal(
             in: UnsafeMutableRawBufferPointer(rebasing: buffer[start..<start + size]), body)
         buffer.storeBytes(of: UInt32(length), toByteOffset: end, as: UInt32.self)
         buffer.storeBytes(of: kind.rawValue, toByteOffset: end + 4, as: UInt32.self)

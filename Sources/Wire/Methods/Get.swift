@@ -85,7 +85,7 @@ public struct Get: MatchingMethod {
         }
     }
 
-    private static let form = MessageForm.methodReturn(signature: "a(ssa{sv}a{sv})")
+    private static let form = MessageTemplate.methodReturn(signature: "a(ssa{sv}a{sv})")
 
     /// Returns the details of a value that the caller may see; unknown ones are left out.
     private static func details(

@@ -10,23 +10,23 @@ extension Post where UserInfo == [String: PropertyList] {
     /// - Throws: ``CenterError/invalidName`` for a name that is empty or holds a NUL character;
     ///   ``CenterError/invalidUserInfo(path:reason:)`` for another text with a NUL character, which D-Bus can't carry;
     ///   ``CenterError/limitExceeded(_:value:)`` beyond the hard maximum of a limit.
-    public static func laidOut(
+    public static func marshalled(
         name: String, object: String = "", userInfo: [String: PropertyList] = [:],
         options: PostOptions = PostOptions()
     ) throws(CenterError) -> Message {
-        try laidOut(name, object, userInfo, options)
+        try marshalled(name, object, userInfo, options)
     }
 
     /// The same, for callers whose userInfo is a list of entries and not a dictionary.
     ///
     /// - Parameter entries: The entries of userInfo, with distinct keys.
-    public static func laidOut(
+    public static func marshalled(
         name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
     ) throws(CenterError) -> Message {
-        try laidOut(name, object, entries, options)
+        try marshalled(name, object, entries, options)
     }
 
-    private static func laidOut(
+    private static func marshalled(
         _ name: String, _ object: String, _ userInfo: some Sequence<(key: String, value: PropertyList)>,
         _ options: PostOptions
     ) throws(CenterError) -> Message {
@@ -53,10 +53,10 @@ extension Post where UserInfo == [String: PropertyList] {
     }
 
     /// Returns the call of this post.
-    public func laidOut() throws(CenterError) -> Message {
-        try Self.laidOut(name: name, object: object, userInfo: userInfo, options: options)
+    public func marshalled() throws(CenterError) -> Message {
+        try Self.marshalled(name: name, object: object, userInfo: userInfo, options: options)
     }
 }
 
-private let postForm = MessageForm.methodCall(
+private let postForm = MessageTemplate.methodCall(
     to: Wire.busName, path: Wire.path, interface: Wire.interface, member: PostCall.member, signature: "ssa{sv}a{sv}")

@@ -214,7 +214,7 @@ extension MethodCall.Answer {
         reply(in: Self.postReply, size: 4) { $0.append(UInt32(receivers)) }
     }
 
-    private static let postReply = MessageForm.methodReturn(signature: "u")
+    private static let postReply = MessageTemplate.methodReturn(signature: "u")
 }
 
 /// A post as clients send it.

@@ -44,14 +44,14 @@ public struct PostMany: CenterMethod {
         let size = calls.reduce(MarshalledBytes.maxBytesOfArray) { $0 + 8 + $1.withMarshalledBody(\.count) }
         let message = form.call(size: size) { body in
             body.array { posts in
-                for call in calls { call.withMarshalledBody { posts.append(laidOut: $0) } }
+                for call in calls { call.withMarshalledBody { posts.append(marshalled: $0) } }
             }
         }
         message?.expectsNoReply = !wantsAnswer
         return message
     }
 
-    private static let form = MessageForm.methodCall(
+    private static let form = MessageTemplate.methodCall(
         to: Wire.busName, path: Wire.path, interface: Wire.interface, member: member, signature: "a(ssa{sv}a{sv})")
 
     public static func readReply(from reader: inout MessageReader) throws(BusError) -> [PostOutcome] {
@@ -122,5 +122,5 @@ extension MethodCall.Answer {
         }
     }
 
-    private static let postManyReply = MessageForm.methodReturn(signature: "a(us)")
+    private static let postManyReply = MessageTemplate.methodReturn(signature: "a(us)")
 }

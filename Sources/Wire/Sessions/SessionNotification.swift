@@ -140,7 +140,7 @@ public struct SessionNotification {
 
     /// The maximum size of an encoded option, in bytes.
     private static let maxBytesOfEntry = 64
-    private static let form = MessageForm.signal(
+    private static let form = MessageTemplate.signal(
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }
 

@@ -78,7 +78,7 @@ public struct NotificationSignal: CenterSignal, Equatable {
 
     /// Returns the D-Bus header of such messages to a client. The service keeps it for the client's later messages, and passes
     /// it to ``send(_:userInfo:behind:messageSerial:over:)``.
-    public static func head(for client: ClientName) -> MessageHead { form.head(to: client) }
+    public static func head(for client: ClientName) -> EncodedHeader { form.head(to: client) }
 
     /// Sends the same message without a copy in memory. The first part is the bytes of the post, which all receivers share.
     ///
@@ -89,7 +89,7 @@ public struct NotificationSignal: CenterSignal, Equatable {
     ///   - messageSerial: The serial of the message, unique on its connection.
     ///   - bus: The connection.
     public static func send(
-        _ delivery: Delivery, userInfo: WireUserInfo, behind head: MessageHead, messageSerial: UInt32,
+        _ delivery: Delivery, userInfo: WireUserInfo, behind head: EncodedHeader, messageSerial: UInt32,
         over bus: some MessageBus
     ) {
         bus.send(head, serial: messageSerial, userInfo.commonBody, size: maxOwnBytes(of: delivery)) {
@@ -125,6 +125,6 @@ public struct NotificationSignal: CenterSignal, Equatable {
         body.append(delivery.sequence)
     }
 
-    private static let form = MessageForm.signal(
+    private static let form = MessageTemplate.signal(
         path: Wire.path, interface: Wire.interface, member: member, signature: "ssa{sv}atstt")
 }

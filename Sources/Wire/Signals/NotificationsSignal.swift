@@ -65,6 +65,6 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         }
     }
 
-    private static let form = MessageForm.signal(
+    private static let form = MessageTemplate.signal(
         path: Wire.path, interface: Wire.interface, member: member, signature: "a(ssa{sv}atstta{sv})")
 }

@@ -73,7 +73,7 @@ private func judge(_ body: [UInt8]) {
         guard case .success(let post)? = read?.post else { return }
         Fuzzer.expect(
             bytes.starts(with: post.userInfo.commonBody), "the bytes of a post are not those that came")
-        let form = MessageForm.methodCall(
+        let form = MessageTemplate.methodCall(
             to: Wire.busName, path: Wire.path, interface: Wire.interface, member: PostCall.member,
             signature: "ssa{sv}a{sv}")
         // Looked at by libdbus when somebody reads it.

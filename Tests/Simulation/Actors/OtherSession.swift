@@ -77,7 +77,7 @@ final class OtherSession {
     /// Of what may be on the way, and wait, to the service.
     private static let window = 64
     private static let maxWaiting = 512
-    private static let messagesPerTurn = 16
+    private static let messagesPerIteration = 16
     /// In microseconds, until a session announces itself again, to learn that the service has read what it wants.
     private static let pause: Int64 = 100_000
     /// After so many microseconds without a confirmation the service tries one more, and after the double time another.
@@ -283,7 +283,7 @@ final class OtherSession {
         isReadingScheduled = false
         guard !isStopped, peer.isOpen else { return }
         judgeWindow()
-        for _ in 0..<Self.messagesPerTurn {
+        for _ in 0..<Self.messagesPerIteration {
             guard let message = peer.receive() else { break }
             handle(message)
         }

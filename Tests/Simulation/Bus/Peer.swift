@@ -80,7 +80,7 @@ final class Peer {
     /// Sends a message, which gets its serial.
     func send(_ message: Message) -> UInt32 {
         let serial = message.numbered(nextSerial)
-        if isOpen { leave(message.laidOut()) }
+        if isOpen { leave(message.marshalled()) }
         return serial
     }
 

@@ -56,7 +56,7 @@ final class PeerTransport: MessageTransport, PolledSourceDelegate {
     }
 
     func dispatch() {
-        for _ in 0..<Connection.messagesPerTurn where !isPaused {
+        for _ in 0..<Connection.messagesPerIteration where !isPaused {
             guard !process.isDead else { return }
             guard let message = peer.receive() else { break }
             process.spend(Self.messageCost)

@@ -54,7 +54,7 @@ struct Receipt {
     /// - Throws: InvalidArgs when its arguments are not those of the contract.
     init?(_ message: Message) throws(BusError) {
         guard message.isSignal(Wire.interface, NotificationSignal.member) else { return nil }
-        if message.hasSignature("ssa{sv}atstt"), let receipt = message.withMarshalledBody({ Receipt(laidOut: $0) }) {
+        if message.hasSignature("ssa{sv}atstt"), let receipt = message.withMarshalledBody({ Receipt(marshalled: $0) }) {
             self = receipt
         } else if let signal = try NotificationSignal(message) {
             self.init(signal)
@@ -65,10 +65,10 @@ struct Receipt {
 
     /// - Parameter body: of a frame of a channel, which has details at the end.
     init?(channelBody body: UnsafeRawBufferPointer) {
-        self.init(laidOut: body, hasDetails: true)
+        self.init(marshalled: body, hasDetails: true)
     }
 
-    private init?(laidOut body: UnsafeRawBufferPointer, hasDetails: Bool = false) {
+    private init?(marshalled body: UnsafeRawBufferPointer, hasDetails: Bool = false) {
         var reader = MarshalledReader(body)
         guard let name = reader.readString(), let object = reader.readString(),
             let (number, isAltered) = Self.readNumberAndPayload(&reader), let ids = reader.readArray(alignedTo: 8),

@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonMainLoop
 
 /// The arguments that `carillon observe`, `carillon monitor` and `carillon wait` have in common.
-struct WatchArguments {
+struct ObservationArguments {
     /// The names to observe, which are the arguments that are no options; empty for any name.
     let names: [String]
     /// The number of `--count`; nil if it was not given.
@@ -27,7 +27,7 @@ struct WatchArguments {
     static func read<More>(
         _ arguments: [String], by parser: CommandLineParser, showsPoster: Bool = false,
         declaring more: (CommandLineParser) -> More
-    ) throws(UsageError) -> (common: WatchArguments, more: More)? {
+    ) throws(UsageError) -> (common: ObservationArguments, more: More)? {
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only notifications of OBJECT")
         let glob = parser.string(
             "glob", short: "g", placeholder: "PATTERN",
@@ -69,7 +69,7 @@ struct WatchArguments {
         let format = NotificationFormat(
             style: style, terminal: terminal, showsPoster: showsPoster, showsDetails: parser.value(details),
             showsMark: parser.value(marks))
-        let common = WatchArguments(
+        let common = ObservationArguments(
             names: names, wanted: wanted, seconds: seconds, format: format, hasFormat: formats.contains(true),
             hasGlob: parser.value(glob) != nil, object: parser.value(object) ?? "",
             filter: try NotificationFilter(glob: parser.value(glob), matches: parser.value(matches)))
@@ -81,8 +81,8 @@ struct WatchArguments {
     /// - Parameters:
     ///   - wanted: the number of notifications after which the command ends; nil for no end.
     ///   - details: the details that the command needs in addition to those of the format.
-    func scope(_ options: ObserverOptions, wanted: Int?, details: Details = []) -> Watch.Scope {
-        Watch.Scope(
+    func scope(_ options: ObserverOptions, wanted: Int?, details: Details = []) -> Observation.Scope {
+        Observation.Scope(
             names: names, object: object, options: options, filter: filter, wanted: wanted,
             details: format.details.union(details))
     }

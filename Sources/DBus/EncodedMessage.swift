@@ -3,11 +3,11 @@ import CCarillonDBus
 import Synchronization
 
 /// A message as its encoded bytes, with a parsed header and an unparsed body: the storage of a ``Message`` that was
-/// received, or that this process encoded itself without libdbus (``MessageForm``).
+/// received, or that this process encoded itself without libdbus (``MessageTemplate``).
 ///
 /// It lets a receiver test the header without a message object of libdbus, whose creation validates all of the message.
 /// It is a class, since reading one field of a struct would copy the whole header.
-final class ArrivedMessage {
+final class EncodedMessage {
     /// The whole message: header and body.
     private(set) var bytes: [UInt8]
     private(set) var header: MessageHeader
@@ -34,7 +34,7 @@ final class ArrivedMessage {
     }
 
     /// Sets whether a message that was encoded in this process requests no reply.
-    func wantNoReply(_ isUnwanted: Bool) {
+    func setNoReplyExpected(_ isUnwanted: Bool) {
         let flag = UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED)
         let flags = isUnwanted ? header.flags | flag : header.flags & ~flag
         header.flags = flags

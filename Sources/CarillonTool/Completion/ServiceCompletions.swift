@@ -6,7 +6,7 @@ import CarillonWire
 
 /// The search for completions that only the running service can list: names, objects or clients. It starts no service. After
 /// one second it ends with the words found so far, because the user waits at the keyboard.
-final class ServiceWords: @unchecked Sendable {
+final class ServiceCompletions: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     /// The time limit of the search, in milliseconds.
     private static let maxMilliseconds: UInt32 = 1000
@@ -14,26 +14,26 @@ final class ServiceWords: @unchecked Sendable {
     /// terminal can show no more, and a service answers that many within the time limit.
     private static let maxClients = 256
 
-    private let kind: CommandWords.Known
+    private let kind: IncompleteCommandLine.ServiceWordKind
     private let loop = EventLoop()
     private let inquirer = ServiceInquirer()
     private var candidates: [Candidate] = []
     /// The number of calls without a reply.
-    private var open = 0
+    private var unanswered = 0
 
-    private init(_ kind: CommandWords.Known) {
+    private init(_ kind: IncompleteCommandLine.ServiceWordKind) {
         self.kind = kind
     }
 
     /// Searches for words of a kind.
     ///
     /// - Returns: the words found within the time limit, in their order for people.
-    static func find(_ kind: CommandWords.Known) -> [Candidate] {
-        let words = ServiceWords(kind)
+    static func find(_ kind: IncompleteCommandLine.ServiceWordKind) -> [Candidate] {
+        let words = ServiceCompletions(kind)
         let limit = EventSource.once(milliseconds: maxMilliseconds, on: .default) { words.loop.quit() }
         words.inquirer.start()
         words.ask()
-        if words.open > 0 { words.loop.run() }
+        if words.unanswered > 0 { words.loop.run() }
         withExtendedLifetime(limit) {}
         words.inquirer.stop()
         return words.candidates.sorted { $0.word.comesBefore($1.word) }
@@ -63,11 +63,11 @@ final class ServiceWords: @unchecked Sendable {
 
     /// Calls a method of the service, and ends the search after the last reply. Errors are ignored.
     private func ask<Method: CenterMethod>(_ method: Method, _ answered: @escaping @Sendable (Method.Reply) -> Void) {
-        open += 1
+        unanswered += 1
         inquirer.ask(method) { [self] in
             if case .success(let reply) = $0 { answered(reply) }
-            open -= 1
-            if open == 0 { loop.quit() }
+            unanswered -= 1
+            if unanswered == 0 { loop.quit() }
         }
     }
 

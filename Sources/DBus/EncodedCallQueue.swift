@@ -6,7 +6,7 @@ import CCarillonDBus
 ///
 /// The buffer only grows: the memory of removed calls is released with the whole queue. The owner therefore limits
 /// ``byteCount`` and starts a new queue above its limit. Threads: one at a time.
-public struct CallRow {
+public struct EncodedCallQueue {
     private var bytes: [UInt8] = []
     /// The offset of the first call that was not removed.
     private var first = 0

@@ -5,7 +5,7 @@ import CarillonWire
 
 /// The clients that the argument CLIENT of a command selects: by unique name, process ID, program name, or application ID.
 /// The commands `why`, `observers`, `suspend`, `resume` and `follow` use it.
-struct ChosenClients {
+struct ClientSelector {
     /// The argument.
     let text: String
 

@@ -10,7 +10,7 @@ import CarillonWire
 /// It registers the observers of its ``Scope``, and passes each notification that the filter accepts to its outputs. It
 /// ends after the wanted number of notifications, when all outputs are idle; a timeout or a signal ends it before. Losses
 /// are reported on standard error and set the exit code.
-final class Watch: CommandSession.Listener, @unchecked Sendable {
+final class Observation: CommandSession.Listener, @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
     /// The registrations and the filter of the observation.
@@ -30,7 +30,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     private unowned var session: CommandSession!
     private let scope: Scope
     /// The activity, such as "observing", which standard error names when it begins.
-    private let word: String
+    private let activity: String
     /// The number of notifications after which the observation ends; nil for no end.
     private var remaining: Int?
     private var outputs: [any NotificationOutput] = []
@@ -41,16 +41,16 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     /// Whether the service has confirmed the registration.
     private var hasBegun = false
     /// Whether a service is connected. Its changes are reported after the confirmation.
-    private var isServed = true
+    private var isServiceConnected = true
     /// Whether notifications were lost for this process.
     private var hasLost = false
     /// Whether the wanted number of notifications has arrived, and only the outputs are still busy.
     private var isEnding = false
 
-    /// - Parameter word: the activity, such as "observing", which standard error names when it begins.
-    init(_ scope: Scope, word: String) {
+    /// - Parameter activity: the activity, such as "observing", which standard error names when it begins.
+    init(_ scope: Scope, activity: String) {
         self.scope = scope
-        self.word = word
+        self.activity = activity
         remaining = scope.wanted
     }
 
@@ -60,7 +60,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     ///   - outputs: returns the outputs for notifications. It receives the closure that an output calls when it becomes idle.
     ///   - begun: called when the service has confirmed the registration.
     func start(
-        on session: CommandSession, outputs: (_ becameIdle: @escaping () -> Void) -> [any NotificationOutput],
+        on session: CommandSession, outputs: (_ onIdle: @escaping () -> Void) -> [any NotificationOutput],
         begun: @escaping () -> Void = {}
     ) {
         self.session = session
@@ -68,7 +68,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         whenBegun = begun
         session.listener = self
         session.finishWhenInterrupted { [unowned self] in
-            tellAbandoned()
+            reportAbandoned()
             return remaining == nil || isEnding ? outcome : .interrupted
         }
         if !scope.details.isEmpty { session.submit(.details(scope.details)) }
@@ -80,7 +80,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
                         object: scope.object.isEmpty ? nil : ExactText(scope.object), options: scope.options)))
         }
         // The barrier completes when the service has processed all registrations.
-        session.submit(.barrier { [self] isServed in if isServed { begin() } })
+        session.submit(.barrier { [self] isServiceConnected in if isServiceConnected { begin() } })
     }
 
     /// Reports the beginning, after the confirmation of the registration.
@@ -89,7 +89,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         hasBegun = true
         if registered == nil { registered = .now }
         let what = scope.names.isEmpty ? scope.filter.glob ?? "all names" : scope.names.joined(separator: ", ")
-        printError("\(word) \(what)\(scope.object.isEmpty ? "" : " about \(scope.object)")")
+        printError("\(activity) \(what)\(scope.object.isEmpty ? "" : " about \(scope.object)")")
         whenBegun()
     }
 
@@ -116,12 +116,12 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
 
     /// Ends the run before the wanted number of notifications has arrived. A loss takes precedence over the given code.
     func end(_ code: ExitCode) {
-        tellAbandoned()
+        reportAbandoned()
         session.finish(hasLost ? .lost : code)
     }
 
     /// Discards queued notifications of the outputs, and reports them as a loss.
-    private func tellAbandoned() {
+    private func reportAbandoned() {
         let count = outputs.reduce(0) { $0 + $1.abandon() }
         guard count > 0 else { return }
         hasLost = true
@@ -140,13 +140,13 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         switch gap {
         case .dropped(let count, let reason):
             hasLost = true
-            tell(.dropped(count: count, reason: reason), "the service dropped \(count) notifications (\(reason))")
+            report(.dropped(count: count, reason: reason), "the service dropped \(count) notifications (\(reason))")
         case .missing(let count):
             hasLost = true
-            tell(.missing(count: count), "\(count) notifications are missing")
+            report(.missing(count: count), "\(count) notifications are missing")
         case .undecodable(let reason):
             hasLost = true
-            tell(.undecodable(reason: reason), "a message of the service could not be decoded: \(reason)")
+            report(.undecodable(reason: reason), "a message of the service could not be decoded: \(reason)")
         // `stateChanged` has reported a change of the service before. An overflow can't occur: notifications wait in no
         // queue of this process.
         case .serviceChanged, .overflow: break
@@ -156,13 +156,13 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     func stateChanged(_ state: ConnectionState) {
         switch state {
         case .connecting, .disconnected:
-            guard hasBegun, isServed else { return }
-            isServed = false
-            tell(.serviceGone, "the service went away; notifications may be missing")
+            guard hasBegun, isServiceConnected else { return }
+            isServiceConnected = false
+            report(.serviceGone, "the service went away; notifications may be missing")
         case .connected:
-            guard hasBegun, !isServed else { return }
-            isServed = true
-            tell(.serviceBack, "the service is back")
+            guard hasBegun, !isServiceConnected else { return }
+            isServiceConnected = true
+            report(.serviceBack, "the service is back")
         case .serviceUnavailable(let reason):
             // After the beginning the command waits for the next service instead.
             if !hasBegun { session.fail(.unavailable(reason)) }
@@ -175,7 +175,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     private func warn(_ words: String) { printError("carillon: \(words)") }
 
     /// Reports an event on standard error and to the outputs.
-    private func tell(_ event: ObservationEvent, _ words: String) {
+    private func report(_ event: ObservationEvent, _ words: String) {
         printError("carillon: \(words)")
         for output in outputs { output.take(event) }
     }

@@ -6,9 +6,9 @@ import CarillonMainLoop
 ///
 /// It takes the words before the last one by means of the options and arguments that the command declares for its help.
 /// From the position it derives the kind of the last word, such as a command, an option or the name of a notification.
-struct CommandWords {
-    /// The kinds of words that only the running service can list; see ``ServiceWords``.
-    enum Known: Equatable, Sendable {
+struct IncompleteCommandLine {
+    /// The kinds of words that only the running service can list; see ``ServiceCompletions``.
+    enum ServiceWordKind: Equatable, Sendable {
         case names
         /// The objects of a name; nil for the objects of all names.
         case objects(String?)
@@ -16,15 +16,15 @@ struct CommandWords {
     }
 
     /// The possible completions of the last word.
-    enum Wanted {
+    enum Completions {
         /// These words. `prefix` is the beginning of the typed word that stays before each candidate, such as `--sort=`.
         case words([Candidate], prefix: String)
         /// Words that the service lists.
-        case known(Known, prefix: String)
+        case known(ServiceWordKind, prefix: String)
         /// File names, which the shell lists.
         case files
 
-        static let nothing = Wanted.words([], prefix: "")
+        static let nothing = Completions.words([], prefix: "")
     }
 
     private typealias Option = CommandLineParser.Declarations.Option
@@ -94,21 +94,21 @@ struct CommandWords {
     // MARK: Current word
 
     /// Returns the completions of the last word, of which `current` has been typed.
-    func wanted(for current: String) -> Wanted {
+    func completions(for current: String) -> Completions {
         guard let declarations else { return .nothing }
-        if let pending { return wanted(pending.placeholder ?? "", for: current, prefix: "") }
+        if let pending { return completions(pending.placeholder ?? "", for: current, prefix: "") }
         if !hasOptionsEnded, current.hasPrefix("--"), let equals = current.firstIndex(of: "=") {
             let name = current[current.index(current.startIndex, offsetBy: 2)..<equals]
             guard let placeholder = option(long: name)?.placeholder else { return .nothing }
             let start = current.index(after: equals)
-            return wanted(placeholder, for: String(current[start...]), prefix: String(current[..<start]))
+            return completions(placeholder, for: String(current[start...]), prefix: String(current[..<start]))
         }
         if !hasOptionsEnded, current.hasPrefix("-") {
             return .words(
                 declarations.options.map { Candidate(word: "--\($0.long)", description: $0.help) }, prefix: "")
         }
         guard command != nil else { return .words(Self.commands, prefix: "") }
-        return wanted(argument(arguments.count, in: declarations.usage), for: current, prefix: "")
+        return completions(argument(arguments.count, in: declarations.usage), for: current, prefix: "")
     }
 
     /// The names of all commands.
@@ -130,7 +130,7 @@ struct CommandWords {
     /// - Parameters:
     ///   - current: the typed part of the value.
     ///   - prefix: the typed part before the value, such as `--sort=`.
-    private func wanted(_ placeholder: String, for current: String, prefix: String) -> Wanted {
+    private func completions(_ placeholder: String, for current: String, prefix: String) -> Completions {
         switch placeholder {
         case "NAME": .known(.names, prefix: prefix)
         case "OBJECT": .known(.objects(name), prefix: prefix)
@@ -160,12 +160,14 @@ struct CommandWords {
     }
 
     /// Returns the keywords of an enumeration as completions.
-    private func words<Value: ChoiceArguments.Choice>(_: Value.Type, _ prefix: String) -> Wanted {
+    private func words<Value: ChoiceArguments.Choice>(_: Value.Type, _ prefix: String) -> Completions {
         .words(Value.allCases.map { Candidate(word: $0.rawValue) }, prefix: prefix)
     }
 
     /// Returns completions of keywords that are separated by commas, each of which is given once.
-    private func several<Value: ChoiceArguments.Choice>(_: Value.Type, _ current: String, _ prefix: String) -> Wanted {
+    private func several<Value: ChoiceArguments.Choice>(_: Value.Type, _ current: String, _ prefix: String)
+        -> Completions
+    {
         let given = current.split(separator: ",", omittingEmptySubsequences: false).dropLast().map(String.init)
         let candidates = Value.allCases.map(\.rawValue).filter { !given.contains($0) }.map { Candidate(word: $0) }
         return .words(candidates, prefix: given.reduce(prefix) { "\($0)\($1)," })
