@@ -8,7 +8,7 @@ import Testing
 /// `ShellCompletionTests`.
 @Suite("Completion in bash", .limited)
 struct CompletionTests {
-    @Test("It offers every command, and no other")
+    @Test("Completion offers exactly the commands that the help lists")
     func commands() throws {
         let help = try HelpText(of: "carillon")
         try #require(!help.commands.isEmpty)
@@ -17,7 +17,7 @@ struct CompletionTests {
         #expect(try offered("forg") == ["forget"] && offered("nonsense").isEmpty && offered("nonsense", "").isEmpty)
     }
 
-    @Test("It offers every option of every command, and no other")
+    @Test("Completion offers exactly the options that the help of each command lists")
     func options() throws {
         for command in try HelpText(of: "carillon").commands {
             let help = try HelpText(of: "carillon", command: command)
@@ -35,7 +35,7 @@ struct CompletionTests {
     }
 
     @Test(
-        "It offers the values that options choose from",
+        "Completion offers the values of options with fixed choices",
         arguments: [
             ("post", "--posting-style", PostingStyle.allCases.map(\.rawValue)),
             ("post", "--coalesce-on", CoalescingKey.allCases.map(\.rawValue)),
@@ -55,13 +55,13 @@ struct CompletionTests {
         #expect(try offered([command, option, String(value.dropLast())]) == [value])
     }
 
-    @Test("Words with commas are each given once")
+    @Test("Completion of a comma-separated list offers only the values that the list lacks")
     func several() throws {
         #expect(try offered("post", "--coalesce-on", "name,") == ["name,object"])
         #expect(try offered("post", "--coalesce-on", "name,object,").isEmpty)
     }
 
-    @Test("Every option of which the help names the values has them completed")
+    @Test("Completion offers values for every option whose help lists its values")
     func namedChoices() throws {
         for command in try HelpText(of: "carillon").commands {
             for option in try HelpText(of: "carillon", command: command).options where option.takesValue {

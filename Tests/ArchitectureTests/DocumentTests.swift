@@ -5,9 +5,9 @@ import Foundation
 import Testing
 
 /// What documents say of the tree is so.
-@Suite("Documents", .limited)
+@Suite("Documents and the source tree", .limited)
 struct DocumentTests {
-    @Test("Links to files lead somewhere")
+    @Test("Links between documents lead to files that exist")
     func links() throws {
         for document in try Document.forPeople() {
             let folder = document.path.split(separator: "/").dropLast().joined(separator: "/")
@@ -17,7 +17,7 @@ struct DocumentTests {
         }
     }
 
-    @Test("docs/architecture.md has every folder of Sources, with what it imports")
+    @Test("docs/architecture.md lists every folder of Sources with its imports")
     func folders() throws {
         let document = try Document("docs/architecture.md")
         var documented: [String: Set<String>] = [:]
@@ -47,7 +47,7 @@ struct DocumentTests {
     }
 
     @Test(
-        "Files that documents name are there",
+        "Files named in the documents exist",
         arguments: ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md"])
     func files(document: String) throws {
         let files = ["Sources", "Tests"].flatMap { folder in

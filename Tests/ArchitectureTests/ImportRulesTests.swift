@@ -125,7 +125,7 @@ struct ImportRulesTests {
         }
     }
 
-    @Test("No module hands on another's names: that would go round the table")
+    @Test("No module re-exports the names of another module")
     func noReexports() {
         for file in SourceFile.all {
             #expect(!file.code.contains("@_exported"), "\(file)")
@@ -153,7 +153,7 @@ struct ImportRulesTests {
         }
     }
 
-    @Test("Only what is for Swift programs may import Foundation, so the service never reaches it")
+    @Test("Only the modules for Swift programs may import Foundation, and the service reaches none of them")
     func foundation() {
         for (module, allowed) in ImportRules.table {
             let mayImport = ["CarillonThreadDelivery", "LocalNotifications", "Carillon"].contains(module)
@@ -163,7 +163,7 @@ struct ImportRulesTests {
         #expect(ImportRules.closure(of: "carillond").contains("CarillonCore"))
     }
 
-    @Test("The client never reaches the service, nor the service the client")
+    @Test("The client libraries never import the service, nor the service the client libraries")
     func sides() {
         let client = ImportRules.closure(of: "CarillonTool").union(ImportRules.closure(of: "Carillon"))
         #expect(client.isDisjoint(with: ["CarillonService", "carillond"]))
@@ -173,20 +173,20 @@ struct ImportRulesTests {
             ]))
     }
 
-    @Test("Neither the service nor a client of it reaches the network")
+    @Test("Neither the service nor its client libraries import the MQTT client")
     func network() {
         for module in ["carillond", "CarillonTool", "Carillon", "LocalNotifications"] {
             #expect(!ImportRules.closure(of: module).contains("CarillonMQTT"), "\(module)")
         }
     }
 
-    @Test("Notifications within a process and between processes are siblings: neither reaches the other")
+    @Test("The libraries for local and for distributed notifications do not import each other")
     func siblings() {
         #expect(!ImportRules.closure(of: "Carillon").contains("LocalNotifications"))
         #expect(!ImportRules.closure(of: "LocalNotifications").contains("Carillon"))
     }
 
-    @Test("Imports point down only: no row reaches itself")
+    @Test("The table of imports has no cycles")
     func acyclic() {
         for (module, allowed) in ImportRules.table {
             for other in allowed { #expect(!ImportRules.closure(of: other).contains(module), "\(module), \(other)") }
@@ -196,7 +196,7 @@ struct ImportRulesTests {
     // MARK: The reader of imports
 
     @Test(
-        "Every form of an import is seen",
+        "The check of imports recognizes every form of an import",
         arguments: [
             ("import Foundation", ["Foundation"]),
             ("  import   Foundation  // why", ["Foundation"]),
@@ -221,7 +221,7 @@ struct ImportRulesTests {
     }
 
     @Test(
-        "What only looks like an import is none",
+        "The check of imports ignores text that only resembles an import",
         arguments: [
             "// import Foundation",
             "/// import Foundation",

@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// What packagers and their tools look for.
-@Suite("Licence", .limited)
+@Suite("Licence identifiers", .limited)
 struct LicenceTests {
     private static let folders = [
         "Sources", "Tests", "Benchmarks", "Examples", "tools", "data", "dbus-interfaces", "debian", "packaging", ".ci",
@@ -18,7 +18,7 @@ struct LicenceTests {
     /// Of others' form, in which nothing can be added.
     private static let exceptions = ["shell.gresource.xml"]
 
-    @Test("Every source says under which licence it is, in one of its first lines")
+    @Test("Every source file names its licence in one of its first lines")
     func identifiers() throws {
         var checked = 0
         for folder in Self.folders {

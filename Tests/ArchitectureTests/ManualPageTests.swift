@@ -34,7 +34,7 @@ struct ManualPageTests {
 
     // MARK: carillon
 
-    @Test("carillon(1) has every command, and no other")
+    @Test("carillon(1) has exactly the commands of the help")
     func commands() throws {
         let page = try Page("carillon.1")
         let commands = try HelpText(of: "carillon").commands
@@ -44,7 +44,7 @@ struct ManualPageTests {
         #expect(try synopses(page).map(\.command) == commands)
     }
 
-    @Test("carillon(1) has every option of every command, and no other")
+    @Test("carillon(1) has exactly the options that the help of each command lists")
     func options() throws {
         let page = try Page("carillon.1")
         let synopses = try synopses(page)
@@ -86,7 +86,7 @@ struct ManualPageTests {
         }
     }
 
-    @Test("carillon(1) has the values that options choose from")
+    @Test("carillon(1) lists the values of options with fixed choices")
     func choices() throws {
         let page = try Page("carillon.1")
         let values = [
@@ -102,7 +102,7 @@ struct ManualPageTests {
     /// The programs that serve, with a folder of their own name.
     private static let services = ["carillond", "carillon-bridge"].filter(SourceFile.folders.contains)
 
-    @Test("Exit statuses are those of the source", arguments: ["carillon"] + services)
+    @Test("The manual page lists the exit statuses of the source", arguments: ["carillon"] + services)
     func exitCodes(program: String) throws {
         let folder = program == "carillon" ? "Sources/CarillonTool" : "Sources/\(program)"
         let source = try #require(
@@ -118,7 +118,7 @@ struct ManualPageTests {
         #expect(Set(codes).isSuperset(of: try HelpText(of: program).exitCodes))
     }
 
-    @Test("carillon(1) has the events that observe prints as JSON, and their members")
+    @Test("carillon(1) describes the JSON events of observe and their members")
     func events() throws {
         let source = try Document("Sources/CarillonTool/Watching/ObservationEvent.swift").text
         let events = source.matches(of: /\bobject\("([a-z-]+)"/).map { String($0.1) }
@@ -133,7 +133,7 @@ struct ManualPageTests {
 
     // MARK: Programs that serve
 
-    @Test("The page of a program that serves has every option, and no other", arguments: services)
+    @Test("The manual page of a daemon has exactly the options of its help", arguments: services)
     func service(program: String) throws {
         let page = try Page("\(program).1")
         let help = try HelpText(of: program)
@@ -144,7 +144,7 @@ struct ManualPageTests {
         for option in help.options { try check(option, in: description, of: program) }
     }
 
-    @Test("carillon-bridge(1) has every key of the sample, in its group, with the standard value")
+    @Test("carillon-bridge(1) has every key of the sample file, in its group and with its default")
     func bridgeKeys() throws {
         let page = try Page("carillon-bridge.1")
         var values: [String: String] = [:]
@@ -170,7 +170,7 @@ struct ManualPageTests {
 
     // MARK: Version
 
-    @Test("The version is that of meson.build", arguments: ["carillon"] + services)
+    @Test("The program and its manual page have the version of meson.build", arguments: ["carillon"] + services)
     func version(program: String) throws {
         let declared = try #require(try Document("meson.build").text.firstMatch(of: /\n  version: '([^']+)'/)).1
         let result = try Command.run(try Executables.path(of: program), ["--version"])

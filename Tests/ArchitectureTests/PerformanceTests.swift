@@ -8,7 +8,8 @@ import Testing
 @Suite("docs/performance.md", .limited)
 struct PerformanceTests {
     @Test(
-        "Every command in it is one that tools/bench has", arguments: ["docs/performance.md", "Benchmarks/README.md"])
+        "Documented tools/bench commands use only existing options and questions",
+        arguments: ["docs/performance.md", "Benchmarks/README.md"])
     func commands(path: String) throws {
         let text = try Document(path).text
         let help = try help()
@@ -31,13 +32,13 @@ struct PerformanceTests {
         #expect(isAnyUsed)
     }
 
-    @Test("Its tables and plots are those of docs/performance/figures.json, and it speaks of each aim that is missed")
+    @Test("The tables and plots match docs/performance/figures.json, and the text mentions each missed aim")
     func figures() throws {
         let result = try Command.run("\(Executables.packageRoot)/tools/bench", ["--check"], environment: environment)
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("A table that was changed by hand is noticed")
+    @Test("tools/bench --check detects a table that was edited by hand")
     func changed() throws {
         let copy = try TemporaryDirectory()
         for folder in ["Benchmarks/compare", "docs/performance", "tools"] {
@@ -55,7 +56,7 @@ struct PerformanceTests {
         #expect(result.standardError.contains("docs/performance.md"))
     }
 
-    @Test("It has every plot that there is")
+    @Test("The page shows every plot in docs/performance")
     func plots() throws {
         let text = try Document("docs/performance.md").text
         let files = try FileManager.default.contentsOfDirectory(

@@ -5,7 +5,7 @@ import Testing
 /// Who finds D5 somewhere can look it up.
 @Suite("The numbered rules", .limited)
 struct RuleBookTests {
-    @Test("Every rule stands once in docs/semantics.md, in order, with a reason unless it is to come")
+    @Test("Every rule occurs once in docs/semantics.md, in order, with a reason unless it is to come")
     func rules() throws {
         let book = try RuleBook()
         #expect(book.rules.count > 50)
@@ -22,12 +22,12 @@ struct RuleBookTests {
         }
     }
 
-    @Test("Comments of the sources cite rules that there are", arguments: SourceFile.all)
+    @Test("Comments in the sources cite only existing rules", arguments: SourceFile.all)
     func sources(file: SourceFile) throws {
         try check(file.comments, of: "\(file)")
     }
 
-    @Test("Tests cite rules that there are, in their names and comments")
+    @Test("Titles and comments of tests cite only existing rules")
     func tests() throws {
         for file in try Document.all(in: "Tests", suffix: ".swift") {
             for line in file.lines {
@@ -38,7 +38,7 @@ struct RuleBookTests {
         }
     }
 
-    @Test("Documents, manual pages and interfaces cite rules that there are")
+    @Test("Documents, manual pages and interface files cite only existing rules")
     func documents() throws {
         for document in try Document.forPeople() { try check(document.prose, of: document.path) }
         let others =
@@ -60,7 +60,7 @@ struct RuleBookTests {
     }()
 
     @Test(
-        "The reader of citations tells them from what only looks so",
+        "The reader of citations finds every cited rule and ignores similar text",
         arguments: [
             ("(D5)", ["D5"]), ("C1, C3 and C11", ["C1", "C3", "C11"]),
             ("D3 to D6, S1", ["D3", "D4", "D5", "D6", "S1"]),

@@ -21,7 +21,7 @@ struct RuleTableTests {
 
     private var rows: [[String]] { document.rows(under: ["rule", "where", "tests"]) }
 
-    @Test("Every target of tests has a name there, and every name a folder")
+    @Test("The list of test targets in docs/rules.md matches the folders of Tests")
     func targets() {
         for (name, folder) in folders { #expect(exists("Tests/\(folder)"), "\(name): there is no Tests/\(folder)") }
         let list = document.text.prefix(upTo: document.text.firstRange(of: "\n## ")!.lowerBound)
@@ -32,7 +32,7 @@ struct RuleTableTests {
         }
     }
 
-    @Test("Every test that it names is there")
+    @Test("Every test in the table exists")
     func tests() {
         #expect(rows.count > 100)
         for row in rows {
@@ -50,7 +50,7 @@ struct RuleTableTests {
         }
     }
 
-    @Test("Every rule that holds has a row, or is among what is not covered")
+    @Test("Every rule in force has a row or is listed as not covered")
     func rules() throws {
         var named = Set(rows.flatMap { RuleBook.cited(in: $0.first ?? "") })
         for paragraph in document.text.split(separator: "\n\n") where paragraph.hasPrefix("Not covered: ") {
@@ -67,7 +67,7 @@ struct RuleTableTests {
         ("LocalNotifications", ["LocalNotificationsTests"]),
     ]
 
-    @Test("Every line of how a library differs from Foundation names tests that are there", arguments: pages)
+    @Test("Every row of a page of differences from Foundation names existing tests", arguments: pages)
     func differences(module: String, folders: [String]) throws {
         let page = try Document("Sources/\(module)/\(module).docc/DifferencesFromFoundation.md")
         let lines = page.lines.filter { $0.hasPrefix("|") && !$0.hasPrefix("|-") }
@@ -85,7 +85,7 @@ struct RuleTableTests {
         }
     }
 
-    @Test("What is measured of Foundation stands on the page, and only that")
+    @Test("The page of differences names exactly the tests that compare with Foundation")
     func measured() throws {
         let page = try Document("Sources/LocalNotifications/LocalNotifications.docc/DifferencesFromFoundation.md")
         let named = Set(quoted(in: page.text).filter { $0.hasPrefix("BesideFoundation.") })

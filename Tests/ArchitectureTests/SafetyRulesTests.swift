@@ -14,7 +14,7 @@ struct SafetyRulesTests {
     }
 
     @Test(
-        "The check of reasons tells good from bad",
+        "The check of reasons reports exactly the lines without a reason",
         arguments: [
             ("// Sendable: locked.\nfinal class A: @unchecked Sendable {}", []),
             ("final class A: @unchecked Sendable {\n    // Sendable: locked.\n}", []),
@@ -37,7 +37,7 @@ struct SafetyRulesTests {
     }
 
     @Test(
-        "The check of signatures tells good from bad",
+        "The check of signatures finds exactly the public signatures with OpaquePointer",
         arguments: [
             ("public let a: OpaquePointer", true),
             ("public private(set) var a: [OpaquePointer] = []", true),
@@ -56,7 +56,7 @@ struct SafetyRulesTests {
     }
 
     @Test(
-        "A name that was not checked is made in DBus and BusNames only",
+        "Only the modules DBus and BusNames make names without a check",
         arguments: SourceFile.all.filter { !["DBus", "BusNames"].contains($0.folder) })
     func uncheckedNames(file: SourceFile) {
         #expect(!file.code.contains("unchecked:"), "\(file)")
@@ -115,7 +115,7 @@ struct SafetyRulesTests {
 @Suite("Linkage of the service and the command", .limited)
 struct LinkageTests {
     @Test(
-        "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation, X, ncurses or mosquitto",
+        "Both programs link libdbus and GLib, and neither Foundation, Observation, X, ncurses nor mosquitto",
         arguments: ["carillond", "carillon"])
     func libraries(program: String) throws {
         let path = try Executables.path(of: program)
@@ -133,7 +133,9 @@ struct LinkageTests {
         #expect(!libraries.contains("not found"), "\(libraries)")
     }
 
-    @Test("Neither is linked with Foundation statically", arguments: ["carillond", "carillon"])
+    @Test(
+        "Neither the service nor the command is statically linked with Foundation",
+        arguments: ["carillond", "carillon"])
     func symbols(program: String) throws {
         let bytes = try Data(contentsOf: URL(fileURLWithPath: try Executables.path(of: program)))
         // The prefix of every mangled name of its Swift half, and a symbol of its C half.

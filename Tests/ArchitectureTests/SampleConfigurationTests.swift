@@ -41,7 +41,7 @@ struct SampleConfigurationTests {
         self.entries = entries
     }
 
-    @Test("docs/configuration.md has the keys in the same order, and each limit with its default and its maximum")
+    @Test("docs/configuration.md has every key, and each limit with its default and its maximum")
     func document() throws {
         let rows = try Document("docs/configuration.md").lines.filter { $0.hasPrefix("| `") }
         let limits = Limits.table.map { row in
@@ -64,7 +64,7 @@ struct SampleConfigurationTests {
         return isInBytes ? "\(digits) bytes" : digits
     }
 
-    @Test("Every limit is there, with its standard value, the largest that is allowed, and its reason")
+    @Test("The sample has every limit with its default, its maximum and its reason")
     func limits() {
         let limits = entries.filter { $0.group == "Limits" }
         #expect(limits.map(\.key) == Limits.table.map(\.key.rawValue))
@@ -75,7 +75,7 @@ struct SampleConfigurationTests {
         }
     }
 
-    @Test("The service knows these groups and keys, and no other")
+    @Test("The service accepts exactly the groups and keys of the sample")
     func keys() throws {
         var groups: [String] = []
         for entry in entries where groups.last != entry.group { groups.append(entry.group) }
@@ -90,7 +90,7 @@ struct SampleConfigurationTests {
         }
     }
 
-    @Test("The sources of activity are there, and whether it suspends")
+    @Test("The sample lists the activity sources and the choices of the other activity keys")
     func activity() throws {
         let source = try #require(entries.first { $0.key == "source" })
         let choices = try known("[Activity]", "source=none-such")
@@ -112,14 +112,14 @@ struct SampleConfigurationTests {
         #expect(general.comment.contains("unfocused (") && general.comment.contains("hidden ("))
     }
 
-    @Test("What may become of calls that nobody can be found for")
+    @Test("The sample lists the choices for calls of unidentified clients")
     func unidentified() throws {
         let entry = try #require(entries.first { $0.key == "unidentified" })
         let choices = try known("[Policy]", "unidentified=perhaps")
         #expect(choices.contains(entry.value) && choices.allSatisfy(entry.comment.contains))
     }
 
-    @Test("With all of it in force the service is as without it")
+    @Test("The service with the sample's keys in force has the default limits and logs no mistake")
     func standardValues() throws {
         let all = try Document("data/carillon.conf").text.replacing(/(?m)^#([a-z-]+=)/) { "\($0.1)" }
         #expect(all.matches(of: /(?m)^[a-z-]+=/).count == entries.count)

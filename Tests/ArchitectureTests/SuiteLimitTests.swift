@@ -5,9 +5,9 @@ import Foundation
 import Testing
 
 /// A test that does not end fails, whatever it does meanwhile.
-@Suite("Limits of suites", .limited)
+@Suite("Time limits of suites", .limited)
 struct SuiteLimitTests {
-    @Test("Every suite is limited")
+    @Test("Every suite has the .limited trait")
     func everySuite() throws {
         let root = Executables.packageRoot + "/Tests"
         let files = try #require(FileManager.default.subpaths(atPath: root)).filter { $0.hasSuffix("Tests.swift") }

@@ -2,7 +2,7 @@
 import CarillonTestLimits
 import Testing
 
-@Suite("Units of the user manager", .limited)
+@Suite("systemd units of the user manager", .limited)
 struct UnitTests {
     /// The settings of a unit's section, in their order.
     private func settings(_ section: String, of unit: String) throws -> [String] {
@@ -12,7 +12,7 @@ struct UnitTests {
         return lines.filter { !$0.hasPrefix("#") }.map(String.init)
     }
 
-    @Test("The bridge is bounded as the service is, but may use the network")
+    @Test("The unit of the bridge has the restrictions of the service's unit, except for network access")
     func bounds() throws {
         let first = "NoNewPrivileges=yes"
         func bounds(_ unit: String) throws -> [String] {
@@ -28,7 +28,7 @@ struct UnitTests {
         #expect(!service.contains { $0.contains("AF_INET") })
     }
 
-    @Test("The bridge is started where there is a configuration, in any of its places")
+    @Test("The unit of the bridge requires a bridge.conf of the user or of the system")
     func conditions() throws {
         let conditions = try settings("Unit", of: "carillon-bridge").filter { $0.hasPrefix("Condition") }
         #expect(

@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// What makes a test pass or fail by luck, or wait for long, as far as its text shows it (docs/testing.md).
-@Suite("How tests wait", .limited)
+@Suite("Waiting in tests", .limited)
 struct WaitingRulesTests {
     /// A kind of line that no test has.
     struct Rule: Sendable, CustomTestStringConvertible {
@@ -77,7 +77,7 @@ struct WaitingRulesTests {
         }
     }()
 
-    @Test("No test has", arguments: Rule.all)
+    @Test("No test contains a line of a forbidden kind", arguments: Rule.all)
     func lines(rule: Rule) {
         #expect(Self.sources.count > 200)
         for (path, text) in Self.sources where !rule.exceptions.contains(path) {
@@ -93,7 +93,7 @@ struct WaitingRulesTests {
     }
 
     @Test(
-        "Such lines are found",
+        "The rules recognize every forbidden form of waiting, timing and randomness",
         arguments: [
             "        Thread.sleep(forTimeInterval: 0.6)", "    usleep(2000)", "try await Task.sleep(for: .seconds(1))",
             "        #expect(ContinuousClock.now - start < .seconds(15))", "        #expect(longest.bus < Self.bound)",
@@ -140,7 +140,7 @@ struct WaitingRulesTests {
         }
     }
 
-    @Test("A target of tests depends on the programs that its tests run, so that `tools/test-only` builds them")
+    @Test("A test target depends on the programs that its tests run, so that `tools/test-only` builds them")
     func programs() throws {
         let package = try Package()
         #expect(

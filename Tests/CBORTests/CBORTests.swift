@@ -50,14 +50,14 @@ struct CBORTests {
         ),
     ]
 
-    @Test("The standard's examples are read, and written as they stand", arguments: standard)
+    @Test("The examples of RFC 8949 are decoded, and encoded to identical bytes", arguments: standard)
     func examples(digits: String, item: CBOR) throws {
         #expect(try CBOR(Self.bytes(digits)) == item)
         #expect(item.encoded == Self.bytes(digits))
     }
 
     @Test(
-        "Other ways to write the same are read",
+        "Alternative encodings of an item are decoded",
         arguments: [
             ("f93c00", .double(1)), ("f90001", .double(5.960464477539063e-8)), ("fa47c35000", .double(100_000)),
             ("f97c00", .double(.infinity)), ("5f42010243030405ff", .bytes([1, 2, 3, 4, 5])),
@@ -71,7 +71,7 @@ struct CBORTests {
     }
 
     @Test(
-        "What is not well-formed is refused",
+        "Malformed CBOR is refused",
         arguments: [
             "", "18", "1903", "1a0102", "1b01020304050607", "38", "58", "41", "4201", "5affffffff00", "61", "62c3",
             "61ff",
@@ -88,7 +88,7 @@ struct CBORTests {
         #expect(throws: CBOR.Malformed.self) { try CBOR(Self.bytes(digits)) }
     }
 
-    @Test("Depth is bounded, of arrays, maps and tags alike")
+    @Test("The decoder limits the nesting depth of arrays, maps and tags")
     func depth() throws {
         for head in ["81", "9f", "c1", "a100"] {
             let deep = String(repeating: head, count: CBOR.maximumDepth - 1)
@@ -99,20 +99,20 @@ struct CBORTests {
         }
     }
 
-    @Test("Each tag is read in its shortest form", arguments: Array(0...30) + [255, 256, 65_536, UInt64.max])
+    @Test("Every tag number survives encoding and decoding", arguments: Array(0...30) + [255, 256, 65_536, UInt64.max])
     func tags(number: UInt64) throws {
         let item = CBOR.tagged(number, .unsigned(1, .one))
         #expect(try CBOR(item.encoded) == item)
     }
 
-    @Test("A fault tells where it is")
+    @Test("A decoding error contains the byte position")
     func position() {
         #expect(throws: CBOR.Malformed(position: 2, reason: "the bytes end too early")) {
             try CBOR([0x82, 0x01, 0x61])
         }
     }
 
-    @Test("Random bytes are refused or read, and what is read is written so that it is read again")
+    @Test("Random bytes are refused or decoded, and decoded items survive another encoding and decoding")
     func random() throws {
         var generator = SplitMix.ofTest("CBORTests.random")
         var readCount = 0

@@ -5,7 +5,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("R8: values of hosts that are not there for long", .limited)
+@Suite("R8: values of hosts that are absent for long", .limited)
 struct AbsentHostsTests {
     private final class Lab {
         let clock = StageClock()
@@ -29,7 +29,7 @@ struct AbsentHostsTests {
     private let desk = Origin(host: "desk", user: "u")!
     private let shed = Origin(host: "shed", user: "u")!
 
-    @Test("They end after the time, once, and are asked for when the host is back")
+    @Test("Values of an absent host end once after the maximum absence, and are requested when the host returns")
     func ends() {
         let lab = Lab()
         lab.hosts.connected()
@@ -48,7 +48,7 @@ struct AbsentHostsTests {
         #expect(lab.ended == ["shed/u"] && lab.hosts.saved().isEmpty && !lab.clock.isAwaited)
     }
 
-    @Test("Without a connection nothing ends, and with the next one not before the broker has shown who is there")
+    @Test("No values end without a connection, or before the broker has had time to show the hosts online")
     func connections() {
         let lab = Lab()
         lab.hosts.connected()
@@ -65,7 +65,7 @@ struct AbsentHostsTests {
         #expect(lab.ended == ["shed/u"])
     }
 
-    @Test("The time goes on over processes, and is not begun anew; what is over is not taken again")
+    @Test("An absence continues across bridge processes, and ended values are ignored after a restart")
     func restored() {
         let lab = Lab()
         lab.hosts.restore([desk: lab.now - 2_000_000_000, shed: lab.now - 990_000_000])
@@ -84,7 +84,7 @@ struct AbsentHostsTests {
         #expect(other.ended == ["desk/u"])
     }
 
-    @Test("A machine that does not know the time yet ends nothing")
+    @Test("No values end by an absence before the machine knows the time of day")
     func unknownTime() {
         let lab = Lab()
         let shift = lab.shift
@@ -103,7 +103,7 @@ struct AbsentHostsTests {
         #expect(lab.ended == ["desk/u", "shed/u"])
     }
 
-    @Test("Those that are there at the end were there until then")
+    @Test("Hosts that are online when the bridge ends are saved with that time")
     func present() {
         let lab = Lab()
         lab.hosts.connected()
@@ -112,7 +112,7 @@ struct AbsentHostsTests {
         #expect(saved[shed] == lab.now && saved[desk] == lab.now && lab.hosts.saved().count == 1)
     }
 
-    @Test("A bridge that is reloaded does not take hosts that are there for absent ones")
+    @Test("A reloaded bridge does not take hosts that are online for absent ones")
     func reloaded() {
         let lab = Lab()
         lab.hosts.restore([desk: lab.now, shed: lab.now], unless: { $0 == desk })
@@ -121,7 +121,7 @@ struct AbsentHostsTests {
         #expect(lab.ended == ["shed/u"] && !lab.hosts.isOver(desk))
     }
 
-    @Test("With 0 they never end")
+    @Test("Values never end with the maximum absence 0")
     func never() {
         let lab = Lab(after: 0)
         lab.hosts.connected()
@@ -131,7 +131,7 @@ struct AbsentHostsTests {
         #expect(lab.ended == [] && !lab.hosts.isOver(shed) && !lab.clock.isAwaited)
     }
 
-    @Test("One machine with many users leaves room for others")
+    @Test("The limit of absent hosts keeps space for other machines when one machine has many users")
     func many() {
         let lab = Lab()
         for number in 0..<10_000 { _ = lab.hosts.follow(Origin(host: "greedy", user: "u\(number)")!, isOnline: false) }

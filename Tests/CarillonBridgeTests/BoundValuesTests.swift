@@ -5,7 +5,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("R8: values that go with their posters, on other machines", .limited)
+@Suite("R8: while-connected values of other machines", .limited)
 struct BoundValuesTests {
     private let desk = Origin(host: "desk", user: "anna")!
     private let online = HostTable.Host(isOnline: true, run: "1")
@@ -28,7 +28,7 @@ struct BoundValuesTests {
 
     private func objects(_ messages: [InwardMessage]) -> [String] { messages.map(\.object) }
 
-    @Test("They are there while their host is, with the run that they were published under")
+    @Test("While-connected values exist only while their host is online with the run that published them")
     func follow() throws {
         var values = BoundValues()
         for object in ["b", "a"] {
@@ -49,7 +49,7 @@ struct BoundValuesTests {
         }
     }
 
-    @Test("One that comes while its host is not there waits for it; a newer one takes its place, whatever it is")
+    @Test("A value of an offline host waits for the host, and a newer message of its topic replaces it")
     func wait() throws {
         var values = BoundValues()
         for (object, host) in [("a", nil), ("b", HostTable.Host(isOnline: false, run: "1")), ("c", nil), ("d", nil)] {
@@ -63,7 +63,7 @@ struct BoundValuesTests {
         #expect(objects(change.again) == ["a", "b"])
     }
 
-    @Test("A notification that is no value changes nothing")
+    @Test("A notification that is not retained changes no value")
     func noValue() throws {
         var values = BoundValues()
         _ = values.take(try message(""), host: online, now: 0)
@@ -71,7 +71,7 @@ struct BoundValuesTests {
         #expect(verdict == .post && values.saved(at: 0).count == 1)
     }
 
-    @Test("They are bounded, a host leaves room for others, and room comes back")
+    @Test("The number of values is limited, a machine leaves space for others, and removals free space")
     func bounds() throws {
         var values = BoundValues()
         var count = 0
@@ -89,7 +89,7 @@ struct BoundValuesTests {
         #expect(next == .post)
     }
 
-    @Test("What is over by its time does not come again, and takes no room; what is not has the rest of it")
+    @Test("An expired value does not return and frees its space; another returns with its remaining lifetime")
     func expiry() throws {
         var values = BoundValues()
         for (object, seconds) in [("a", 10), ("b", 60), ("c", nil)] as [(String, UInt32?)] {
@@ -107,7 +107,7 @@ struct BoundValuesTests {
         #expect(later == .post && full.saved(at: 2_000_000).count == 1)
     }
 
-    @Test("Those of names that nobody wants are told, if the session has them")
+    @Test("Removal of unwanted names reports only the values that the session has")
     func unwanted() throws {
         var values = BoundValues()
         _ = values.take(try message("a"), host: online, now: 0)
@@ -116,7 +116,7 @@ struct BoundValuesTests {
         #expect(objects(gone) == ["a"] && values.saved(at: 0).isEmpty && values.origins.isEmpty)
     }
 
-    @Test("A removal of one is a message as the broker sends it")
+    @Test("The removal of a value is equal to a removal message from the broker")
     func removal() throws {
         for object in ["", "a/b", "\u{7}"] {
             let removal = try message(object).removal
@@ -126,7 +126,7 @@ struct BoundValuesTests {
         }
     }
 
-    @Test("They come back with the state, and whether the session has them")
+    @Test("Values are restored from the saved state, including whether the session has them")
     func saved() throws {
         var values = BoundValues()
         _ = values.take(try message("a"), host: online, now: 0)
@@ -142,7 +142,7 @@ struct BoundValuesTests {
         #expect(objects(change.over) == ["a"] && objects(change.again) == ["b"])
     }
 
-    @Test("A host that the broker has forgotten is offline after a while; one that it shows is not")
+    @Test("A host that the broker does not confirm becomes offline, and a confirmed host remains online")
     func forgotten() throws {
         var hosts = HostTable()
         let lap = Origin(host: "lap", user: "ben")!

@@ -11,7 +11,7 @@ extension TopicCounts {
     mutating func next(on topic: String) -> MessageProperties.SequenceNumber { next(on: topic) { "another" } }
 }
 
-@Suite("G2: what is bounded", .limited)
+@Suite("G2: limits of the bridge", .limited)
 struct BoundsTests {
     private let origin = Origin(host: "lap", user: "ben")!
 
@@ -19,7 +19,7 @@ struct BoundsTests {
         ExportQueue.Entry(message: OutwardMessage(removalOf: name, ""), topic: name)
     }
 
-    @Test("A full queue loses the oldest, by number and by bytes, and says which")
+    @Test("A full export queue discards and returns the oldest messages, by number and by bytes")
     func queue() {
         var queue = ExportQueue(limits: .init(count: 2, byteCount: 1 << 20))
         #expect(queue.append(entry("a")).isEmpty && queue.append(entry("b")).isEmpty)
@@ -34,7 +34,7 @@ struct BoundsTests {
         #expect(small.count == 0 && small.byteCount == 0)
     }
 
-    @Test("The bytes of a queue are those of names, objects and payloads together")
+    @Test("The byte count of the export queue includes names, objects and payloads")
     func queueBytes() {
         let part = String(repeating: "a", count: 10_000)
         for (name, object, payload) in [(part, "b", "c"), ("a", part, "c"), ("a", "b", part)] {
@@ -47,7 +47,7 @@ struct BoundsTests {
         }
     }
 
-    @Test("Each topic is counted from one; too many of them are another run")
+    @Test("Each topic is counted from 1, and too many topics begin a new run")
     func counts() {
         var counts = TopicCounts(run: "r")
         #expect(counts.next(on: "a") == .init(run: "r", count: 1))
@@ -60,7 +60,7 @@ struct BoundsTests {
         #expect(counts.next(on: "a") == .init(run: other.run, count: 1))
     }
 
-    @Test("Losses are told together, and a flood of names as one")
+    @Test("Losses of a name are announced together, and those of excess names without a name")
     func ledger() {
         var ledger = LossLedger()
         ledger.lost(of: "a", from: origin, because: .queueFull, .outwards)
@@ -75,7 +75,7 @@ struct BoundsTests {
         #expect(told.contains { $0.entry.name == nil && $0.count == 1_000 - UInt64(LossLedger.maxEntries) })
     }
 
-    @Test("Losses that the service has not taken are announced again, with later ones, and are saved until it has them")
+    @Test("Losses that the service has not accepted are announced again with later ones, and remain saved")
     func announcedAgain() {
         var ledger = LossLedger()
         ledger.lost(4, of: "a", from: origin, because: .missing, .inwards)
@@ -103,7 +103,7 @@ struct BoundsTests {
 
     private func list(_ text: String) throws -> [NamePattern] { try NamePattern.list(text) }
 
-    @Test("Only what is wanted and may come is subscribed to; any name never widens that to all")
+    @Test("The bridge subscribes only to wanted names of the import list, also with an observer of any name")
     func wanted() throws {
         let imports = try list("a.b;c.*")
         let some = WantedNames(
@@ -128,7 +128,7 @@ struct BoundsTests {
         #expect(many.isCut && many.filters(in: "r").count == 10)
     }
 
-    @Test("Hosts are bounded; one that was stripped on the way is known by that")
+    @Test("The number of hosts is limited, and a host without user properties counts as stripped")
     func hosts() {
         var table = HostTable()
         var presence = OwnPresence(run: "r")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("The bridge's observers of the session, over replays of its values", .limited)
+@Suite("The bridge's observers of the session during replays of retained values", .limited)
 struct BridgeObserversTests {
     private func kind(_ name: String) -> RegistrationKey {
         RegistrationKey(name: ExactText(name), object: nil, options: ObserverOptions())
@@ -20,7 +20,7 @@ struct BridgeObserversTests {
         return (observers, begun)
     }
 
-    @Test("A replay has new ones, and the earlier ones go when all has arrived")
+    @Test("A replay registers new observers, and the earlier ones end when the replay has arrived")
     func replay() {
         var (observers, first) = begun()
         let replay = observers.replay()
@@ -32,7 +32,7 @@ struct BridgeObserversTests {
         #expect(again == [])
     }
 
-    @Test("Where the service ends meanwhile the earlier ones stay until the next replay is over")
+    @Test("After an interrupted replay the earlier observers remain until the next replay has arrived")
     func serviceEnds() {
         var (observers, first) = begun()
         let lost = observers.replay()
@@ -43,7 +43,7 @@ struct BridgeObserversTests {
         #expect(Set(ended).isDisjoint(with: next.begun))
     }
 
-    @Test("Of two replays that overlap the first does not end what the second is for")
+    @Test("The end of the first of two overlapping replays does not end the observers of the second")
     func overlap() {
         var (observers, first) = begun()
         let (one, two) = (observers.replay(), observers.replay())
@@ -53,7 +53,7 @@ struct BridgeObserversTests {
         #expect(Set(others) == Set(one.begun))
     }
 
-    @Test("However often a service ends, few of a kind wait for their end")
+    @Test("The number of earlier observers of one kind is limited, however often a service ends")
     func bound() {
         var (observers, _) = begun()
         var known = Set(observers.replay().begun)
@@ -67,7 +67,7 @@ struct BridgeObserversTests {
         #expect(known.isSubset(of: left))
     }
 
-    @Test("A kind that is exported no more ends with its earlier observers")
+    @Test("Observers of a kind that is no longer exported end together with the earlier ones")
     func wanted() {
         var (observers, first) = begun()
         let replay = observers.replay()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: when a bridge connects again", .limited)
+@Suite("G2: reconnection of a bridge to its broker", .limited)
 struct BrokerLinkTests {
     /// Time that goes on when the test says so. Sendable: its context is run by the test's thread only.
     private final class Clock: LoopClock, @unchecked Sendable {
@@ -74,7 +74,7 @@ struct BrokerLinkTests {
         }
     }
 
-    @Test("After one to sixty seconds, the more seldom the longer it fails; after a good connection soon again")
+    @Test("The reconnection pause doubles from 1 to 60 s, and restarts at 1 s after a connection that lasted")
     func pauses() throws {
         link.connect()
         try expectPauses([1, 2, 4, 8, 16, 32, 60, 60])

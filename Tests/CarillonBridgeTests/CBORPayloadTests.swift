@@ -29,13 +29,13 @@ struct CBORPayloadTests {
         .dictionary([:]), .dictionary(["b": .int16(1), "a": .dictionary(["": .data([1])])]),
     ]
 
-    @Test("Each value is read as it was written, with its width", arguments: values)
+    @Test("Each value survives encoding and decoding with its integer width", arguments: values)
     func widths(value: PropertyList) throws {
         let bytes = Payload.cbor(of: ["value": value])
         #expect(try read(bytes, keepsWidths: true) == ["value": value])
     }
 
-    @Test("What says nothing of widths has integers of 64 bits, however they are written")
+    @Test("Without the option for widths all integers are decoded as 64-bit integers")
     func plain() throws {
         let items: [(CBOR, PropertyList)] = [
             (.unsigned(5, .one), .int64(5)), (.unsigned(200, .one), .int64(200)), (.unsigned(1, .two), .int64(1)),
@@ -49,7 +49,7 @@ struct CBORPayloadTests {
         #expect(try read(.tagged(55799, widest)) == ["n": .int64(1)])
     }
 
-    @Test("Dates are read in each form that programs write")
+    @Test("Dates are decoded from tags 0, 1 and 1001")
     func dates() throws {
         let second = PropertyList.date(microsecondsSince1970: 1_363_896_240_000_000)
         let half = PropertyList.date(microsecondsSince1970: 1_363_896_240_500_000)
@@ -70,7 +70,7 @@ struct CBORPayloadTests {
         for (item, value) in items { #expect(try read(item) == ["value": value]) }
     }
 
-    @Test("What no property list can have is refused, and where is told")
+    @Test("Items that a property list can't have are refused with their key path")
     func refused() {
         let items: [(CBOR, String)] = [
             (.null, "userInfo: null is not a property-list value"),
@@ -109,7 +109,7 @@ struct CBORPayloadTests {
         }
     }
 
-    @Test("A tag that only says what for is left out")
+    @Test("Tags that only annotate a text or bytes are ignored")
     func tags() throws {
         #expect(try read(.tagged(32, .text("http://a"))) == ["value": .string("http://a")])
         #expect(try read(.tagged(37, .bytes([1, 2]))) == ["value": .data([1, 2])])

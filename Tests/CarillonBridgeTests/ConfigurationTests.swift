@@ -18,7 +18,7 @@ struct ConfigurationTests {
         return configuration
     }
 
-    @Test("All files are read, and of two that say something else the earlier directory's holds")
+    @Test("All files are read, and the value of the more important directory is in force")
     func files() throws {
         let directory = try TemporaryDirectory()
         for (place, text) in [
@@ -35,7 +35,7 @@ struct ConfigurationTests {
         #expect(reading.files == ["system", "user"].map { directory.entry("\($0)/carillon/bridge.conf") })
     }
 
-    @Test("G2: the end of a certificate is told two weeks before, in days")
+    @Test("G2: the end of a certificate is announced in days, from two weeks before")
     func certificates() {
         let day = 86_400
         #expect(FileRemarks.end(secondsLeft: 14 * day) == nil)
@@ -47,7 +47,9 @@ struct ConfigurationTests {
         #expect(FileRemarks.end(secondsLeft: 0) == "has ended" && FileRemarks.end(secondsLeft: -day) == "has ended")
     }
 
-    @Test("A host is a name or an address", arguments: ["mqtt://b", "b:8883", "mqtt://b:1883", "b/x", "a b"])
+    @Test(
+        "A broker host is a name or an address, and other texts are refused",
+        arguments: ["mqtt://b", "b:8883", "mqtt://b:1883", "b/x", "a b"])
     func brokerHosts(host: String) throws {
         #expect(throws: KeyFile.Fault.self) { try read("[Broker]\nhost=\(host)\n") }
         for good in ["b", "b.example", "10.0.0.1", "fe80::1", "::1"] {
@@ -55,7 +57,7 @@ struct ConfigurationTests {
         }
     }
 
-    @Test("What has no effect is a warning")
+    @Test("Settings without effect cause warnings")
     func noEffect() throws {
         let directory = try TemporaryDirectory()
         let empty = try directory.write("\n", to: "password")
@@ -70,14 +72,14 @@ struct ConfigurationTests {
             ])
     }
 
-    @Test("A group that does not exist is told once, and each other mistake")
+    @Test("A nonexistent group is reported once, and every other mistake separately")
     func once() {
         let reading = BridgeConfiguration.Reading(text: "[Brige]\nhost=a\nuser=b\n[Broker]\nport=0\nkeep-alive=0\n")
         #expect(reading.faults.map(\.line) == [2, 5, 6], "\(reading.faults)")
     }
 
     @Test(
-        "Names with commas or blanks between them are told from a name",
+        "A list with commas or white space between its names is refused with a hint to semicolons",
         arguments: [
             ("N.A, N.B", "a comma"), ("N.A,N.B", "a comma"), ("N.A N.B", "white space"), ("N.*\tN.B;M", "white space"),
         ])
@@ -89,7 +91,7 @@ struct ConfigurationTests {
         #expect(try read("[Bridge]\nexport=Battery Changed; N.A Changed\n").exports.count == 2)
     }
 
-    @Test("A certificate and its key are of each other, and there is none without the other")
+    @Test("A certificate and a key are accepted only together, and only if they match")
     func ownCertificate() throws {
         let authority = try CertificateAuthority()
         let (one, other) = (try authority.certify("one"), try authority.certify("other"))
@@ -115,7 +117,7 @@ struct ConfigurationTests {
         #expect(try faults(directory.entry("none"), one.keyFile).count == 1)
     }
 
-    @Test("G2: topics of devices are mapped to names, and those that no list has are told")
+    @Test("G2: device topics are mapped to names, and mapped names outside of the lists cause remarks")
     func mappings() throws {
         let configuration = try read("[Map N.A]\nfrom=c/+\nto=\n[Map N.B]\nfrom=b\n")
         let rules = configuration.map.rules
@@ -125,7 +127,7 @@ struct ConfigurationTests {
     }
 
     @Test(
-        "G2: a mapping of what is no name, no topic or no key is a mistake",
+        "G2: a mapping with an invalid name, topic or key is a mistake",
         arguments: [
             "[Map ]\nfrom=a", "[Map N.*]\nfrom=a", "[Map org.carillon.Bridge.Host]\nfrom=a", "[Map N]\nfrom=+/a",
             "[Map N]\nfrom=carillon/1/#", "[Map N]\nto=$SYS/a", "[Map N]\nat=a", "[Map]\nN=a",
@@ -134,7 +136,7 @@ struct ConfigurationTests {
         #expect(throws: KeyFile.Fault.self) { try read(text + "\n") }
     }
 
-    @Test("E9: of a file with a mistake no mapping is in force, and none that it names")
+    @Test("E9: a faulty file puts no mapping in force, and disables the mappings of the names that it has")
     func mappingBesideMistake() throws {
         let directory = try TemporaryDirectory()
         for (place, text) in [
@@ -170,7 +172,7 @@ struct ConfigurationTests {
         return reading.configuration
     }
 
-    @Test("E9: of a file with a mistake only what restricts is in force")
+    @Test("E9: only the restrictions of a faulty file are in force")
     func restricting() throws {
         let configuration = try read(
             user: """
@@ -191,7 +193,7 @@ struct ConfigurationTests {
     }
 
     @Test(
-        "E9: a file with a mistake that tells with whom to speak, or as whom, turns the bridge off",
+        "E9: a mistake in a file that may set the broker or the bridge's identity switches the bridge off",
         arguments: [
             "[Broker]\nhost=mine\n[Bridge]\nx=1", "[Broker]\ntls=false\n[Bridge]\nx=1", "[Broker]\nhots=mine",
             "[Bridge]\nrealm=other\n[Limits]\nqueue=0", "[Bridge]\nhost=a\n[Limits]\nqueue=0",
@@ -203,7 +205,7 @@ struct ConfigurationTests {
     }
 
     @Test(
-        "E9: a mistake that can't be about them leaves the bridge on",
+        "E9: a mistake that can't concern the broker or the identity leaves the bridge on",
         arguments: ["[Limits]\nqueue=0", "[Bridge]\ncbor=a*b", "[Bridge]\npresence=no", "[Limits]\nqueue=\u{0}"])
     func on(text: String) throws {
         let configuration = try read(user: text)
@@ -211,7 +213,7 @@ struct ConfigurationTests {
         #expect(configuration.followsPresence == !text.contains("presence"))
     }
 
-    @Test("E9: a file that turns the bridge off keeps it off, whatever more important files say")
+    @Test("E9: a faulty file that disables the bridge does so even beside a more important file without mistakes")
     func staysOff() throws {
         let directory = try TemporaryDirectory()
         for (name, text) in [
@@ -221,13 +223,13 @@ struct ConfigurationTests {
         #expect(!reading.configuration.isOn && reading.faults.count == 1)
     }
 
-    @Test("E9: a list that has the mistake itself is empty")
+    @Test("E9: a list with a mistake in its value is empty")
     func faultyList() throws {
         let configuration = try read(user: "[Bridge]\nexport=a*b")
         #expect(configuration.isOn && configuration.exports.isEmpty && configuration.imports.count == 1)
     }
 
-    @Test("Without a broker it is off, and its lists are empty")
+    @Test("Without a broker the bridge is off, and its lists are empty")
     func standard() throws {
         let configuration = BridgeConfiguration(standard: ())
         #expect(!configuration.isOn && configuration.exports.isEmpty && configuration.imports.isEmpty)
@@ -236,7 +238,7 @@ struct ConfigurationTests {
         #expect(try configuration.password() == nil)
     }
 
-    @Test("Without a host, and with an empty one, it is this machine's name up to the first dot")
+    @Test("The default host is the machine's name up to the first dot, also for an empty host")
     func hostOfThisMachine() throws {
         var bytes = [UInt8](repeating: 0, count: 256)
         let result = bytes.withUnsafeMutableBytes { bytes in
@@ -249,7 +251,7 @@ struct ConfigurationTests {
         #expect(try read("[Bridge]\nhost=\n").origin.host == expected)
     }
 
-    @Test("The sample has each key, with what holds without it")
+    @Test("The sample file has every key with its default")
     func sample() throws {
         let text = try String(contentsOfFile: Executables.packageRoot + "/data/bridge.conf", encoding: .utf8)
         let lines = text.split(separator: "\n").compactMap { line -> String? in
@@ -262,7 +264,7 @@ struct ConfigurationTests {
         #expect(try read(lines.joined(separator: "\n")) == BridgeConfiguration(standard: ()))
     }
 
-    @Test("Each key is read")
+    @Test("Every key is read")
     func keys() throws {
         let directory = try TemporaryDirectory()
         try directory.write("secret\nmore", to: "password")
@@ -307,7 +309,7 @@ struct ConfigurationTests {
     }
 
     @Test(
-        "A mistake is told with its line",
+        "A mistake in the configuration is reported with its line",
         arguments: [
             ("[Brokers]\nhost=a", "there is no group [Brokers]"),
             ("[Broker]\nhosts=a", "there is no key 'hosts' in [Broker]"),

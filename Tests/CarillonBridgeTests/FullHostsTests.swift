@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("E4: machines of whose values the service has as many as it takes", .limited)
+@Suite("E4: machines whose quota of retained values is exhausted", .limited)
 struct FullHostsTests {
     private func value(_ object: String, of host: String) throws -> InwardMessage {
         let origin = try #require(Origin(host: host, user: "u"))
@@ -19,7 +19,7 @@ struct FullHostsTests {
         FollowValues.Listed(name: "N", object: object, serial: 1, host: host, user: "u")
     }
 
-    @Test("One that is full is asked for nothing but what it may replace, and another one for all")
+    @Test("A full machine has space only for values that replace its own, and other machines are unaffected")
     func full() throws {
         var hosts = FullHosts()
         #expect(try !hosts.hasNoSpace(for: value("a", of: "greedy")))
@@ -33,7 +33,7 @@ struct FullHostsTests {
         #expect(try !hosts.hasNoSpace(for: value("c", of: "greedy")), "one that came by itself")
     }
 
-    @Test("A value is known by what it is, on whatever topic it comes")
+    @Test("A value is identified by name and object, also on an irregular topic")
     func irregular() throws {
         var hosts = FullHosts()
         _ = hosts.insert("greedy")
@@ -45,7 +45,7 @@ struct FullHostsTests {
         #expect(!hosts.hasNoSpace(for: message))
     }
 
-    @Test("After a while it is tried again, and the service is asked again what it has")
+    @Test("A full machine is tried again later, and the service has to list its values again")
     func again() throws {
         var hosts = FullHosts()
         _ = hosts.insert("greedy")
@@ -62,7 +62,7 @@ struct FullHostsTests {
         #expect(try !hosts.hasNoSpace(for: value("b", of: "greedy")))
     }
 
-    @Test("Of more than are remembered the service is asked for each value")
+    @Test("Machines beyond the maximum number remembered are never considered full")
     func many() throws {
         var hosts = FullHosts()
         for number in 0..<FullHosts.maxHosts { _ = hosts.insert("h\(number)") }

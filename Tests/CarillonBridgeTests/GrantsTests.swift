@@ -5,12 +5,12 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: what a broker does not grant", .limited)
+@Suite("G2: refusals of the broker", .limited)
 struct GrantsTests {
     private let one = PacketID(rawValue: 1)
     private let two = PacketID(rawValue: 2)
 
-    @Test("A refused subscription is said once, with its reason, until it is granted or given up")
+    @Test("A refused subscription is reported once with its reason, until it is granted or ended")
     func refused() throws {
         var grants = Grants()
         grants.asked([TopicFilter("a"), TopicFilter("b"), TopicFilter("c")], one)
@@ -32,7 +32,7 @@ struct GrantsTests {
         #expect(grants.reason(nil) == nil, "another connection")
     }
 
-    @Test("One that is granted at most once is said; not where no more was asked for")
+    @Test("A subscription granted with less than the requested quality of service is reported")
     func weak() {
         var grants = Grants()
         grants.asked([TopicFilter("own", quality: .atMostOnce)], one)
@@ -43,7 +43,7 @@ struct GrantsTests {
         #expect(other?.contains("at most once") == true)
     }
 
-    @Test("Limits that the broker tells when it takes the connection")
+    @Test("Limits in the broker's answer to a connection are reported")
     func limits() {
         let grants = Grants()
         #expect(grants.reason(BrokerLimits()) == nil)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: hosts that a broker has forgotten", .limited)
+@Suite("G2: hosts whose presence the broker has forgotten", .limited)
 struct HostConfirmationTests {
     private final class Lab: BrokerStage {
         private(set) var hosts = HostTable()
@@ -54,7 +54,7 @@ struct HostConfirmationTests {
         }
     }
 
-    @Test("A presence that waited in the session's queue is no word of now")
+    @Test("A presence message from the session's queue does not confirm a host")
     func queued() throws {
         let lab = try Lab(knowing: "a", "b")
         lab.isAtBroker("a", "b")
@@ -68,7 +68,7 @@ struct HostConfirmationTests {
         #expect(lab.forgotten.flatMap { $0 } == ["a/u"])
     }
 
-    @Test("While reading is paused what comes may be of the session's queue, however long that is")
+    @Test("A presence message from the queue does not confirm a host, even after a long pause in reading")
     func pausedQueue() throws {
         let lab = try Lab(knowing: "a")
         lab.isAtBroker("a")
@@ -88,7 +88,7 @@ struct HostConfirmationTests {
         #expect(!lab.clock.isAwaited && lab.hosts.unconfirmed.isEmpty)
     }
 
-    @Test("A host that the broker does not show is forgotten when all have had time to connect")
+    @Test("A host that the broker does not show is forgotten when hosts have had time to connect")
     func forgotten() throws {
         let lab = try Lab(knowing: "a", "b")
         lab.isAtBroker("b")
@@ -100,7 +100,7 @@ struct HostConfirmationTests {
         #expect(lab.forgotten.count == 2 && !lab.clock.isAwaited)
     }
 
-    @Test("That none is forgotten is told as well, also where the broker shows one only when it is asked for it")
+    @Test("An empty result is also reported, even if the broker shows a host only when queried")
     func noneForgotten() throws {
         let none = try Lab()
         none.pass(seconds: 100)
@@ -112,7 +112,7 @@ struct HostConfirmationTests {
         #expect(lab.forgotten == [[]])
     }
 
-    @Test("Messages that are dropped again and again put it off no further")
+    @Test("Repeated drops of messages do not postpone a confirmation further")
     func drops() throws {
         let lab = try Lab(knowing: "a")
         for _ in 0..<8 {
@@ -125,7 +125,7 @@ struct HostConfirmationTests {
         #expect(lab.forgotten.count == 4, "once more for those of the first, and of the second time")
     }
 
-    @Test("A broker that has no room to show what it has makes no host forgotten")
+    @Test("A broker that drops retained messages causes no host to be forgotten")
     func dropping() throws {
         let lab = try Lab(knowing: "a")
         lab.link.canary = ("own/online", "own/+")
@@ -138,7 +138,7 @@ struct HostConfirmationTests {
         #expect(some == [["a/u"]])
     }
 
-    @Test("Many are asked for a few at once, and are forgotten so")
+    @Test("Many hosts are queried and forgotten in batches of at most 32")
     func many() throws {
         let lab = try Lab(knowing: "h0")
         for number in 1..<100 {

@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonBridge
 
 /// What the lists of the bridge let through, by every use of them.
-@Suite("G2: which names go out and come in", .limited)
+@Suite("G2: names in the export and import lists", .limited)
 struct ImportListTests {
     /// What the list `Ding;org.example.*` has, and what only looks so.
     static let inList = ["Ding", "org.example.Ding", "org.example.a.b"]
@@ -62,13 +62,14 @@ struct ImportListTests {
         }
     }
 
-    @Test("G2: what import has is taken, and nothing that only begins like it", arguments: Use.allCases)
+    @Test(
+        "G2: names in the import list are accepted, and names that only resemble them are not", arguments: Use.allCases)
     func imports(use: Use) throws {
         for name in Self.inList { #expect(try use.takes(name), "\(name)") }
         for name in Self.notInList { #expect(try !use.takes(name), "\(name)") }
     }
 
-    @Test("G2: what nobody wants is not taken, though import has it", arguments: inList)
+    @Test("G2: an unwanted name is not accepted, even if the import list has it", arguments: inList)
     func unwanted(name: String) throws {
         var gate = InwardGate(
             realm: "home", own: Origin(host: "here", user: "u")!, imports: try NamePattern.list("Ding;org.example.*"))
@@ -98,7 +99,7 @@ struct ImportListTests {
     /// What the service says of a notification of this session.
     private static let local: [String: PropertyList] = ["retained": .boolean(false)]
 
-    @Test("G2: what export has goes out, and nothing that only begins like it")
+    @Test("G2: names in the export list are published, and names that only resemble them are not")
     func exports() throws {
         for name in Self.inList {
             #expect(try queued(name, details: Self.local, exports: "Ding;org.example.*") == 1, "\(name)")
@@ -112,7 +113,7 @@ struct ImportListTests {
     }
 
     @Test(
-        "G2, G3: what came from outside does not go out again, whatever says so, nor what nobody tells of",
+        "G2, G3: the bridge does not publish a notification from outside, or one without details",
         arguments: [
             ["host": .string("alpha"), "user": .string("anna")], ["host": .string("alpha")], ["user": .string("anna")],
             ["user": .string("")], nil,

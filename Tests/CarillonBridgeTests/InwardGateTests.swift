@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonBridge
 
 /// What the gate makes of a publication that anybody at the broker may have sent.
-@Suite("G2: what is taken from the broker", .limited)
+@Suite("G2: acceptance of messages from the broker", .limited)
 struct InwardGateTests {
     private let own = Origin(host: "here", user: "ben")!
     private let other = Origin(host: "lap", user: "ben")!
@@ -52,7 +52,7 @@ struct InwardGateTests {
         }
     }
 
-    @Test("The bridge's own messages do not come back, whatever their topic; nor does another realm's")
+    @Test("The bridge ignores its own messages on any topic, and messages of another realm")
     func ownMessages() throws {
         var gate = try gate(wanting: "org.example.A")
         #expect(judge(&gate, publication("org.example.A", of: own)) == "own of \(own.text)")
@@ -65,7 +65,7 @@ struct InwardGateTests {
         }
     }
 
-    @Test("A name has to be wanted, and in the list of imports")
+    @Test("A message is accepted only if its name is wanted and in the import list")
     func lists() throws {
         var gate = try gate(wanting: "org.example.A", "com.example.B")
         #expect(judge(&gate, publication("org.example.A", of: other)) == "org.example.A")
@@ -81,7 +81,7 @@ struct InwardGateTests {
         #expect(judge(&gate, publication("org.example.A", of: other)) == "unwanted org.example.A")
     }
 
-    @Test("A repetition is taken once; a kept message that is the first of its topic was there before")
+    @Test("A repeated message is ignored, and the first retained message of a topic counts as an old value")
     func repeated() throws {
         var gate = try gate(wanting: "org.example.A", "org.example.B")
         #expect(judge(&gate, publication("org.example.A", of: other, count: 1)) == "org.example.A")
@@ -91,7 +91,7 @@ struct InwardGateTests {
         }
     }
 
-    @Test("A hole in the numbers is a loss, unless the name was not wanted meanwhile")
+    @Test("A hole in the sequence numbers is a loss, unless the name was unwanted meanwhile")
     func losses() throws {
         var gate = try gate(wanting: "org.example.A")
         #expect(judge(&gate, publication("org.example.A", of: other, count: 1)) == "org.example.A")
@@ -106,7 +106,7 @@ struct InwardGateTests {
         #expect(gate.losses(at: start + .seconds(120)).isEmpty)
     }
 
-    @Test("What is refused, and what of it is a loss")
+    @Test("An undecodable message is refused as a loss, and a message after too many bridges as no loss")
     func refused() throws {
         var gate = try gate(wanting: "org.example.A")
         #expect(judge(&gate, publication("org.example.A", of: other, payload: "{")) == "refused as undecodable")
@@ -114,7 +114,7 @@ struct InwardGateTests {
         #expect(judge(&gate, publication("org.example.A", of: other, hops: 5)) == "refused as no loss")
     }
 
-    @Test("A host whose messages lose their properties on the way is known once, and nothing is taken of it")
+    @Test("A host whose messages lose their properties is reported once, and its unnumbered messages are refused")
     func stripped() throws {
         var gate = try gate(wanting: "org.example.A")
         let online = topic(.online, of: other)

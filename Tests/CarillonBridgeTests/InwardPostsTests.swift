@@ -9,7 +9,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: posts of what came from other machines", .limited)
+@Suite("G2: posts of messages from other machines", .limited)
 struct InwardPostsTests {
     /// A service that answers as the test says, and keeps what it was told to.
     private final class Service: PostingService {
@@ -121,7 +121,7 @@ struct InwardPostsTests {
     }
 
     @Test(
-        "G1: what another session of this machine has posted for all sessions is told to the service, where it knows those"
+        "G1: the bridge posts the ID of an all-sessions post from this machine, if the service supports that"
     )
     func ofThisMachine() throws {
         func append(_ name: String, of host: String, _ key: MessageProperties.Key? = .allSessions) throws {
@@ -145,7 +145,7 @@ struct InwardPostsTests {
 
     private func pass(seconds: Int64) { clock.pass(seconds: seconds, on: context) }
 
-    @Test("Messages are posted in order, and a value that was there before only if the session does not have it")
+    @Test("Messages are posted in order, and an old value only if the session does not have it")
     func inOrder() throws {
         try append("A")
         try append("V", 2, isRetainedValue: true, isAnew: true)
@@ -163,7 +163,7 @@ struct InwardPostsTests {
         #expect(service.log.last == .removal("V") && losses.all.isEmpty && posts.refused == 0)
     }
 
-    @Test("A value whose post had no answer is not posted again over a later one")
+    @Test("A value whose post has no answer is not posted again over a later value")
     func later() throws {
         try append("V", 1, isRetainedValue: true)
         try append("V", 2, isRetainedValue: true)
@@ -186,7 +186,7 @@ struct InwardPostsTests {
         #expect(service.values["V"] == ["n": .int64(2)] && posts.isIdle)
     }
 
-    @Test("Two values without an answer: the later one is carried out again, in whatever order the answers fail")
+    @Test("After two values without answers the later one is posted again, in any order of the failures")
     func bothUncertain() throws {
         try append("V", 1, isRetainedValue: true)
         try append("V", 2, isRetainedValue: true)
@@ -197,7 +197,7 @@ struct InwardPostsTests {
         #expect(losses.all == ["1 V uncertain"])
     }
 
-    @Test("What comes behind a value without an answer waits until that is certain")
+    @Test("A message behind a value without an answer waits until that value's outcome is certain")
     func waits() throws {
         try append("V", 1, isRetainedValue: true)
         try append("A")
@@ -209,7 +209,7 @@ struct InwardPostsTests {
         #expect(service.unanswered == [.post("V=2")] && losses.all == ["1 V uncertain"])
     }
 
-    @Test("A notification without an answer is announced, and never posted again")
+    @Test("A notification without an answer is reported as a loss and never posted again")
     func notifications() throws {
         try append("A")
         service.fail()
@@ -219,7 +219,7 @@ struct InwardPostsTests {
         #expect(losses.all.last == "1 B refused" && service.log.count == 2)
     }
 
-    @Test("A value for which there is no room is announced, and told for being posted when there is some")
+    @Test("A value refused for lack of space is reported as a loss, and reported for a later attempt")
     func noRoom() throws {
         var marked: [String] = []
         posts.noteNoSpace = { message in
@@ -239,7 +239,7 @@ struct InwardPostsTests {
         #expect(marked == ["V", "V"] && losses.all == ["1 V refused", "1 W refused", "1 A refused"] && posts.isIdle)
     }
 
-    @Test("R1: an earlier value ends for which there is no room as it is now, and not one that came since")
+    @Test("R1: an earlier value is removed if its replacement is refused, unless a newer one has arrived")
     func noRoomForChange() throws {
         try append("V", 1, isRetainedValue: true)
         service.answer()
@@ -269,7 +269,7 @@ struct InwardPostsTests {
         #expect(service.unanswered == [] && posts.isIdle)
     }
 
-    @Test("A value that is too large ends the earlier one, and a service that has too much to do is asked again later")
+    @Test("A value that is too large ends the earlier value, and a busy service gets the call again later")
     func otherLimits() throws {
         var full: [String] = []
         posts.noteNoSpace = { message in
@@ -308,7 +308,7 @@ struct InwardPostsTests {
         #expect(service.values["U"] == ["n": .int64(2)] && posts.isIdle && losses.all.count == 2)
     }
 
-    @Test("A comparison without an answer is asked for again, more and more seldom, and posts nothing meanwhile")
+    @Test("An unanswered comparison is repeated at growing intervals, and no later message is posted meanwhile")
     func comparison() throws {
         try append("V", 1, isRetainedValue: true, isAnew: true)
         try append("A")
@@ -332,7 +332,7 @@ struct InwardPostsTests {
         #expect(service.log.count == 12 && !clock.isAwaited)
     }
 
-    @Test("At the end nothing is lost without a word, whatever had an answer or none")
+    @Test("At the end every unanswered message is either saved or reported as a loss")
     func close() throws {
         try append("V", 1, isRetainedValue: true)
         try append("W", 1, isRetainedValue: true)
@@ -347,7 +347,7 @@ struct InwardPostsTests {
         #expect(posts.imported == 0 || losses.all.count == 2)
     }
 
-    @Test("What may not be imported any more is let go of, but for the one that is being compared")
+    @Test("Names that may no longer be imported are discarded, except for a value in comparison")
     func unwanted() throws {
         try append("V", 1, isRetainedValue: true, isAnew: true)
         try append("A")
@@ -357,7 +357,7 @@ struct InwardPostsTests {
         #expect(service.log == [.question("V"), .post("V=1"), .post("B=1")])
     }
 
-    @Test("The time of a message goes on while it waits, and is no other one for that")
+    @Test("The lifetime of a message continues while the message waits")
     func lifetimes() throws {
         service.isThere = false
         try append("V", 1, isRetainedValue: true, expiresAfter: 60)

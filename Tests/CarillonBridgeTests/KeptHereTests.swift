@@ -8,7 +8,7 @@ import Testing
 
 /// A value that the broker tells anew is posted only where it is not here already, and one is here when the service has
 /// one of the same name, object, machine and user with the same content.
-@Suite("G2, G3: whether a value is here already", .limited)
+@Suite("G2, G3: comparison of an arriving value with the session's values", .limited)
 struct KeptHereTests {
     private static let here = RetainedValueInfo(
         name: "com.example.Battery", object: "BAT\u{E9}", userInfo: ["level": .int64(7)],
@@ -22,12 +22,12 @@ struct KeptHereTests {
         return try InwardMessage(publication, on: try #require(BridgeTopic(publication.topic, in: "home")))
     }
 
-    @Test("G3: it is here when all that makes it what it is is the same, whatever else is told of it")
+    @Test("G3: equal name, object, content, host and user make a value present, regardless of other details")
     func same() throws {
         #expect(try message().isRetainedValue(as: Self.here, ["level": .int64(7)], now: 0))
     }
 
-    @Test("G2: it is not here when its time is another")
+    @Test("G2: a value with another expiry time is not present")
     func lifetime() throws {
         var value = Self.here
         value.details["expiry"] = .int64(160_000_000)
@@ -40,7 +40,7 @@ struct KeptHereTests {
     }
 
     @Test(
-        "G3: it is not here when one of name, object, content, machine or user is another, or is not told",
+        "G3: a value with another or missing name, object, content, host or user is not the kept value",
         arguments: [
             { $0.name = "com.example.Batter" }, { $0.object = "" }, { $0.object = "BATe\u{301}" },
             { $0.userInfo = [:] }, { $0.userInfo = ["level": .int64(8)] },

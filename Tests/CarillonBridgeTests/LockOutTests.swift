@@ -54,7 +54,7 @@ private final class Clock: LoopClock, @unchecked Sendable {
     func goOn(seconds: Int64) { microseconds += seconds * 1_000_000 }
 }
 
-@Suite("G2: no message locks a bridge out", .limited)
+@Suite("G2: messages that would lock a bridge out", .limited)
 struct LockOutTests {
     /// An exporter with a broker that ends the connection when it gets messages of one name.
     private final class Lab: BrokerLinkDelegate {
@@ -139,7 +139,7 @@ struct LockOutTests {
     }
 
     @Test(
-        "A message that ends the connection again and again is given up, and all others arrive in their order",
+        "A message that ends the connection repeatedly is discarded, and all others arrive in order",
         arguments: [1, 20],
         [MQTTError.Cause.ended(.protocolError), .ended(.unspecified), .connectionLost, .system(104)])
     func givenUp(inFlight: UInt16, cause: MQTTError.Cause) throws {
@@ -151,7 +151,7 @@ struct LockOutTests {
     }
 
     @Test(
-        "Ends of the connection that say nothing about messages give none up",
+        "Ends of the connection with unrelated causes do not discard a message",
         arguments: [
             MQTTError.Cause.ended(.serverShuttingDown), .ended(.keepAliveTimeout), .ended(.sessionTakenOver), .noAnswer,
         ])
@@ -164,7 +164,7 @@ struct LockOutTests {
         #expect(lab.delivered == ["a", "bad", "b"])
     }
 
-    @Test("A value that ends the connection, or is refused, is not published again by itself")
+    @Test("A value that ended the connection is published again neither by a comparison nor by a replay")
     func values() throws {
         let lab = try Lab(inFlight: 20)
         try lab.post("bad", "good", isValue: true)
@@ -187,7 +187,7 @@ struct LockOutTests {
     }
 
     @Test(
-        "A value that had no room in the queue is published when there is some, and is no loss when it was there before"
+        "A value that does not fit into the queue is published by a later replay, and does not count as lost again"
     )
     func queueFull() throws {
         let lab = try Lab(inFlight: 20, queue: 2)
@@ -207,7 +207,7 @@ struct LockOutTests {
         #expect(lab.lost == ["a": 1, "b": 1, "c": 1])
     }
 
-    @Test("A value that never has room is refused, and not asked for again and again")
+    @Test("A value that never fits into the queue is refused, and no replay is requested for it")
     func neverFits() throws {
         let lab = try Lab(inFlight: 20, queueBytes: 10)
         try lab.post("a", isValue: true)
@@ -216,7 +216,7 @@ struct LockOutTests {
         #expect(lab.lost == ["a": 1] && lab.exporter.queuedCount == 0)
     }
 
-    @Test("A message that was sent is sent again, also when its time is over: its number is missing otherwise")
+    @Test("A message that was sent is sent again even after its expiry, and unsent messages expire")
     func expired() throws {
         let lab = try Lab(inFlight: 1)
         try lab.post("a", "b", expiresAfter: 1)
@@ -229,7 +229,7 @@ struct LockOutTests {
         #expect(lab.lost.isEmpty)
     }
 
-    @Test("Removals that wait are part of what the broker has not acknowledged")
+    @Test("Waiting removals are part of the unacknowledged messages")
     func removals() throws {
         let lab = try Lab(inFlight: 1)
         try lab.post("a", "b", isValue: true)
@@ -245,7 +245,7 @@ struct LockOutTests {
         #expect(next.exporter.queuedCount == 0 && next.exporter.unacknowledged.count == 2 && next.lost.isEmpty)
     }
 
-    @Test("A name that can't be a topic is refused, and others go on")
+    @Test("A name that can't be a topic is refused, and other messages are delivered")
     func noTopic() throws {
         let lab = try Lab(inFlight: 20)
         let deep = (0..<300).map { _ in "x" }.joined(separator: ".")

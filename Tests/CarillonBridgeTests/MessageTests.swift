@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: messages", .limited)
+@Suite("G2: message format", .limited)
 struct MessageTests {
     private func read(
         _ payload: String, topic: String = "carillon/1/home/lap/ben/n/com/example/Saved", contentType: String? = nil,
@@ -23,7 +23,7 @@ struct MessageTests {
         if case .notification(let userInfo) = message.content { userInfo } else { nil }
     }
 
-    @Test("A plain client's JSON is a notification, whatever else it does not say")
+    @Test("JSON of a plain MQTT client is a notification without any user properties")
     func plain() throws {
         let message = try read(#"{"bytes": 4711, "name": "a"}"#)
         #expect(message.name == "com.example.Saved" && message.object.isEmpty && !message.isRetainedValue)
@@ -37,13 +37,13 @@ struct MessageTests {
     }
 
     @Test(
-        "What can't be a userInfo is refused, and why is told",
+        "A payload that can't be a userInfo is refused",
         arguments: ["{", "{\"a\": 1} x", #"{"a": 1e999}"#, " [1", "{\"a\": \"\u{0}\"}"])
     func malformed(payload: String) {
         #expect(throws: InwardMessage.Refusal.self) { try read(payload) }
     }
 
-    @Test("Words of devices are text, other payloads are data, and null is left out")
+    @Test("Plain text of devices is a string, other payloads are data, and null is left out")
     func anyDevice() throws {
         for text in ["ON", "offline", "21,5 °C", "NaN", "'n'", "1e999"] {
             #expect(userInfo(try read(text)) == ["value": .string(text)])
@@ -59,7 +59,7 @@ struct MessageTests {
         #expect(throws: InwardMessage.Refusal.self) { try read("ON", contentType: "application/json") }
     }
 
-    @Test("Object, number and way are in properties; the first of two counts")
+    @Test("Object, serial and sequence number are read from user properties, and the first of a repeated one counts")
     func properties() throws {
         let message = try read(
             "{}",
@@ -74,7 +74,7 @@ struct MessageTests {
     }
 
     @Test(
-        "A property that can't be is refused",
+        "A user property with an invalid value is refused",
         arguments: [
             ("count", "0"), ("count", "-1"), ("count", "x"), ("serial", "18446744073709551616"), ("hops", ""),
             ("object-percent", "%0"), ("time", "now"),
@@ -85,12 +85,12 @@ struct MessageTests {
         }
     }
 
-    @Test("What went through more than four bridges is not taken further")
+    @Test("A message that has passed more than four bridges is refused")
     func hops() {
         #expect(throws: InwardMessage.Refusal.tooManyHops) { try read("{}", [("hops", "5")]) }
     }
 
-    @Test("The retain flag makes a value, its expiry stays, and an empty payload takes it away")
+    @Test("A retained message is a value with its expiry, and an empty payload is its removal")
     func values() throws {
         let topic = "carillon/1/home/lap/ben/v/com/example/Battery/BAT0"
         let message = try read(#"{"level": 50}"#, topic: topic, isRetained: true, expiry: 60)
@@ -104,7 +104,7 @@ struct MessageTests {
         }
     }
 
-    @Test("What a bridge writes another one reads")
+    @Test("User properties survive encoding and decoding")
     func roundTrip() throws {
         var properties = MessageProperties()
         (properties.object, properties.serial, properties.hops, properties.time) = ("a\u{7}b", 9, 1, -5)

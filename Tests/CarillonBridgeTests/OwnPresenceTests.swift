@@ -41,21 +41,22 @@ struct OwnPresenceTests {
         }
     }
 
-    @Test("The one that was there before gives way to the newer one", arguments: [0, 1])
+    @Test("The earlier bridge disconnects when a newer bridge appears", arguments: [0, 1])
     func newcomer(number: Int) {
         var pair = Pair()
         pair.publish(by: number, asks: false)
         #expect(pair.gaveWay == [1 - number])
     }
 
-    @Test("One that comes back asks, and gives way itself", arguments: [0, 1])
+    @Test(
+        "A bridge that reconnects sends a challenge, and disconnects when the other bridge answers", arguments: [0, 1])
     func comesBack(number: Int) {
         var pair = Pair()
         pair.publish(by: number, asks: true)
         #expect(pair.gaveWay == [number])
     }
 
-    @Test("Of two that ask at the same time one gives way")
+    @Test("Only one of two bridges that send challenges at the same time disconnects")
     func crossing() {
         var pair = Pair()
         let messages = pair.bridges.indices.map { pair.announcement(by: $0, answer: nil, asks: true) }
@@ -67,7 +68,7 @@ struct OwnPresenceTests {
         #expect(pair.bridges[1].judge(answer, isRetained: false) == .disconnectForOther)
     }
 
-    @Test("A challenge that nobody answered is closed")
+    @Test("An answer to a closed challenge does not disconnect the bridge")
     func closed() {
         var own = OwnPresence(run: "a")
         _ = own.announcement(answer: nil, asking: "one", topic: "t")
@@ -82,7 +83,7 @@ struct OwnPresenceTests {
                 == .disconnectForOther)
     }
 
-    @Test("A message that is marked as kept is older only until the broker has shown the bridge's own")
+    @Test("A retained message counts as old only until the broker has shown the bridge's own presence")
     func marked() {
         var (own, other) = (OwnPresence(run: "a"), OwnPresence(run: "b"))
         let theirs = other.announcement(answer: nil, asking: nil, topic: "t")
@@ -94,7 +95,7 @@ struct OwnPresenceTests {
         #expect(own.judge(theirs, isRetained: true) == .none)
     }
 
-    @Test("A message that the broker had kept, was forged, or is the own one again proves nothing")
+    @Test("A retained, forged or own presence message does not disconnect the bridge")
     func forged() {
         var (own, other) = (OwnPresence(run: "a"), OwnPresence(run: "b"))
         let mine = own.announcement(answer: nil, asking: "challenge", topic: "t")

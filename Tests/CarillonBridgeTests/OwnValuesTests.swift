@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: the values of a host at its broker", .limited)
+@Suite("G2: a host's values at its broker", .limited)
 struct OwnValuesTests {
     private func message(_ object: String, _ text: String) -> OutwardMessage {
         OutwardMessage(
@@ -27,7 +27,7 @@ struct OwnValuesTests {
         }
     }
 
-    @Test("A broker that has forgotten a value, or restored an older one, is given it again")
+    @Test("A value that the broker has forgotten or restored to an older state is published again")
     func repaired() {
         var values = OwnValues()
         for object in ["a", "b", "c"] {
@@ -46,7 +46,7 @@ struct OwnValuesTests {
         #expect(isPublished, "a new post always goes out")
     }
 
-    @Test("The same content with another lifetime is another value")
+    @Test("A value with another lifetime is another value, even with equal content")
     func lifetimes() {
         func message(expiry: Int64?) -> OutwardMessage {
             OutwardMessage(
@@ -73,7 +73,7 @@ struct OwnValuesTests {
         }
     }
 
-    @Test("A value that is gone is removed, whoever has published it; not that of a name that is not exported")
+    @Test("A value that ended in the session is removed at the broker, but only for exported or own names")
     func removed() {
         var values = OwnValues()
         _ = values.publish(message("a", "1"), isReplayed: false)
@@ -90,7 +90,7 @@ struct OwnValuesTests {
         #expect(gone4 == [])
     }
 
-    @Test("A value that was published after the question is not gone because the answer lacks it")
+    @Test("A value published after the request is not removed if the answer lacks it")
     func published() {
         var values = OwnValues()
         values.willAsk()
@@ -102,7 +102,7 @@ struct OwnValuesTests {
         #expect(late.gone == [ValueKey("N", "a")] && !late.mustAskAgain)
     }
 
-    @Test("A value that an earlier bridge left to publish, and that is gone, is removed behind it")
+    @Test("A value from the saved queue that ended in the session is removed behind its message")
     func restored() {
         var values = OwnValues()
         for object in ["gone", "there", "removed"] { values.restore(message(object, "1")) }
@@ -114,7 +114,7 @@ struct OwnValuesTests {
         #expect(gone == [ValueKey("N", "gone")], "the broker has not shown it, as it was not sent yet")
     }
 
-    @Test("A value that was lost before it was sent comes again, and an older one is removed with it")
+    @Test("A value that was lost before it was sent is published again, or removed if the session no longer has it")
     func lost() {
         var values = OwnValues()
         for object in ["a", "b", "c"] { _ = values.publish(message(object, "1"), isReplayed: false) }
@@ -132,7 +132,7 @@ struct OwnValuesTests {
         #expect(gone == [ValueKey("N", "c")])
     }
 
-    @Test("What is missed while the service sends its values again is not made good by that")
+    @Test("A notification missed during a replay is not recovered by that replay")
     func missed() {
         var values = OwnValues()
         var states = [values.mayLackValues]
@@ -163,7 +163,7 @@ struct OwnValuesTests {
         #expect(isNeededLater)
     }
 
-    @Test("Another configuration has refused values tried again")
+    @Test("A new configuration publishes refused values again")
     func refused() {
         var values = OwnValues()
         _ = values.publish(message("a", "1"), isReplayed: false)
@@ -178,7 +178,7 @@ struct OwnValuesTests {
         #expect(isNeededThen && isPublished)
     }
 
-    @Test("Without a look at the broker nothing is missing there")
+    @Test("A comparison without the broker's values finds no value missing")
     func notLooking() {
         var values = OwnValues()
         _ = values.publish(message("a", "1"), isReplayed: false)
@@ -190,7 +190,7 @@ struct OwnValuesTests {
         #expect(!isNeeded6)
     }
 
-    @Test("A message that removes, and one that is not retained, show no value")
+    @Test("A removal, and a message that is not retained, does not count as a value at the broker")
     func notShown() {
         var values = OwnValues()
         _ = values.publish(message("a", "1"), isReplayed: false)

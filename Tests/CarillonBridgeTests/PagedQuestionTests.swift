@@ -11,7 +11,7 @@ import Testing
 @testable import CarillonBridge
 
 /// What the bridge asks the service, with a service that answers as the test says.
-@Suite("G4, G5: questions to the service", .limited)
+@Suite("G4, G5: paged requests to the service", .limited)
 struct PagedQuestionTests {
     /// Answers in its order; the last answer again and again.
     private final class Service: CallableService {
@@ -70,7 +70,7 @@ struct PagedQuestionTests {
         return pauses
     }
 
-    @Test("All pieces come together, each asked behind the last of the one before")
+    @Test("All pages form one answer, and each page is requested behind the last item of the previous one")
     func pieces() {
         service.answers = [.success(["a", "b"]), .success(["c"]), .success([])]
         var told: [[String]] = []
@@ -82,7 +82,7 @@ struct PagedQuestionTests {
         #expect(!isTimerLeft)
     }
 
-    @Test("Where another service is asked, an answer to an earlier question counts for nothing")
+    @Test("An answer to a request is ignored after the request was restarted")
     func overtaken() {
         service.answers = [.success(["old"]), .success(["new"]), .success([])]
         var told: [[String]] = []
@@ -93,7 +93,7 @@ struct PagedQuestionTests {
         #expect(told == [["new"]])
     }
 
-    @Test("Changes that come all the time do not keep it from being answered")
+    @Test("Continuous changes do not prevent an answer")
     func floods() {
         service.answers = [.success(["a"]), .success([]), .success(["b"]), .success([])]
         var told: [[String]] = []
@@ -107,7 +107,7 @@ struct PagedQuestionTests {
         #expect(told == [["a"], ["b"]] && service.asked.map(\.after) == ["", "a", "", "b"])
     }
 
-    @Test("What comes in a row is asked for once, within the pause before it")
+    @Test("Repeated requests cause one call within the pause before it")
     func calm() throws {
         service.answers = [.success([])]
         let question = PagedQuestion(
@@ -122,7 +122,7 @@ struct PagedQuestionTests {
         #expect(service.asked.count == 1)
     }
 
-    @Test("Refused, also in the middle, it is asked from the beginning, more and more seldom, until there is an answer")
+    @Test("A refused request starts again from the first page at growing intervals, until it is answered")
     func refused() throws {
         service.answers =
             [.success(["a"])] + Array(repeating: .failure(Self.refusal), count: 5) + [.success(["b"]), .success([])]
@@ -144,7 +144,7 @@ struct PagedQuestionTests {
         #expect(next[0] >= .milliseconds(4) && next[1] >= .milliseconds(9))
     }
 
-    @Test("Who has no such method, or has gone, is not asked again")
+    @Test("A request is not repeated if the service has no such method or has ended")
     func notAgain() {
         for error in [
             ServiceError.refused(BusError(name: "org.freedesktop.DBus.Error.UnknownMethod", message: "what?")),

@@ -10,7 +10,7 @@ import Testing
     "carillon-bridge", .serialized, .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"),
     .limited)
 struct ProgramTests {
-    @Test("It is off until a broker is configured, and says so")
+    @Test("The bridge ends and reports that it is off if no broker is configured")
     func off() throws {
         let machine = try Machine()
         let bridge = try machine.startBridge(waitingFor: "no broker is configured")
@@ -20,7 +20,7 @@ struct ProgramTests {
             status.exitCode == 2 && status.standardError.contains("there is no bridge in this session"), "\(status)")
     }
 
-    @Test("A mistake in its configuration ends it with file and line")
+    @Test("A mistake in bridge.conf ends the bridge with file and line")
     func mistake() throws {
         let machine = try Machine()
         try machine.configure("[Broker]\nhost=a\nport=x\n")
@@ -30,7 +30,7 @@ struct ProgramTests {
         #expect(try machine.startBridge(waitingFor: "/nowhere").waitForExit() == .exited(1))
     }
 
-    @Test("Without a bus it ends with 2, beside another one with 3, and when the bus ends with 4")
+    @Test("The bridge exits with 2 without a bus, with 3 beside another bridge, and with 4 when the bus ends")
     func ends() throws {
         let (machine, broker) = (try Machine(), try MosquittoBroker())
         try machine.configure(broker: broker, host: "a")
@@ -41,7 +41,7 @@ struct ProgramTests {
         #expect(try machine.startBridge(waitingFor: "no bus").waitForExit() == .exited(2))
     }
 
-    @Test("A post here arrives there, says where it is from, and goes no further", arguments: BusKind.available)
+    @Test("A post arrives on another machine with its origin and is not sent back", arguments: BusKind.available)
     func between(bus: BusKind) throws {
         let broker = try MosquittoBroker()
         let (here, there) = (try Machine(bus: bus), try Machine(bus: bus))
@@ -70,7 +70,7 @@ struct ProgramTests {
         #expect(try there.status()["exported"] as? Int == 0)
     }
 
-    @Test("The command tells what it does, tries the way, and has it read its configuration again")
+    @Test("carillon bridge shows the status, tests the connection and reloads the configuration")
     func command() throws {
         let (machine, broker) = (try Machine(), try MosquittoBroker())
         try machine.configure(broker: broker, host: "a", exports: "com.example.*")
@@ -103,7 +103,7 @@ struct ProgramTests {
         #expect(try machine.run("bridge", "nothing").exitCode == 1 && machine.run("bridge").exitCode == 1)
     }
 
-    @Test("What the service refuses to tell is asked again, and said once")
+    @Test("A request that the service refuses is repeated, and logged once")
     func refusedQuestion() throws {
         let broker = try MosquittoBroker()
         let machine = try Machine(limits: "[Limits]\nclients=1\n")
@@ -119,7 +119,7 @@ struct ProgramTests {
         #expect(said.count == 1 && observer.isRunning, "\(said)")
     }
 
-    @Test("What the broker has not confirmed at the end the next one sends, in order and once")
+    @Test("Messages that the broker has not acknowledged are sent by the next bridge, in order and once")
     func restart() throws {
         let broker = try MosquittoBroker(keepsState: true)
         let (here, there) = (try Machine(), try Machine())
@@ -146,7 +146,7 @@ struct ProgramTests {
         #expect(try there.status()["lost-in"] as? Int == 0)
     }
 
-    @Test("Losses while the broker is away are in the status at the broker after the reconnection")
+    @Test("Losses during an absence of the broker are published in the status after the reconnection")
     func lossesWhileAway() throws {
         let (machine, broker) = (try Machine(), try MosquittoBroker())
         try machine.configure(broker: broker, host: "a", exports: "N", queue: 2)
@@ -170,7 +170,7 @@ struct ProgramTests {
         #expect(String(decoding: status.payload, as: UTF8.self) == #"{"lost": 3, "names": {"N": 3}}"#)
     }
 
-    @Test("G2, G3: two users of one host, and one of another, keep the same value; each is removed alone")
+    @Test("G2, G3: equal values of two users of a host and of another host are kept and removed separately")
     func users() throws {
         let broker = try MosquittoBroker()
         let machine = try Machine()
@@ -204,7 +204,7 @@ struct ProgramTests {
         #expect(observer.isRunning)
     }
 
-    @Test("Its object on the bus is what its interface file says")
+    @Test("The introspection of the bridge equals its interface file")
     func introspection() throws {
         let (machine, broker) = (try Machine(), try MosquittoBroker())
         try machine.configure(broker: broker, host: "a")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: what a broker has retained", .limited)
+@Suite("G2: queries for retained messages", .limited)
 struct RetainedQueriesTests {
     /// A link that asks, and what the broker sent it.
     private final class Lab: BrokerStage {
@@ -31,7 +31,7 @@ struct RetainedQueriesTests {
         override func brokerSent(_ publication: Publication) { received.append(publication.topic) }
     }
 
-    @Test("It is answered behind all that there is, and leaves no subscription")
+    @Test("A query is answered behind all its messages, and leaves no subscription")
     func answered() throws {
         let lab = try Lab()
         lab.retain("a/b", "a/c", "d")
@@ -43,7 +43,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [[]] && lab.broker.filters.isEmpty)
     }
 
-    @Test("Messages that a broker sends in the background, or that are not read yet, come before the answer")
+    @Test("Late and unread messages arrive before the answer of their query")
     func late() throws {
         let lab = try Lab()
         lab.retain("a", "b")
@@ -61,7 +61,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [[]])
     }
 
-    @Test("Messages that come all the time keep it for half a minute, and not for ever")
+    @Test("Continuous messages delay the answer of a query by at most half a minute")
     func busy() throws {
         let lab = try Lab()
         lab.ask("a")
@@ -74,7 +74,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [[]])
     }
 
-    @Test("Others' messages do not keep it")
+    @Test("Messages of other subscriptions do not delay the answer of a query")
     func others() throws {
         let lab = try Lab()
         lab.retain("x")
@@ -87,7 +87,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [[]] && lab.received.count == 3)
     }
 
-    @Test("A broker that answers nothing, or drops the canary, has not shown all")
+    @Test("A query is incomplete if the broker does not answer or drops the canary")
     func incomplete() throws {
         let lab = try Lab()
         lab.broker.isDeaf = true
@@ -111,7 +111,7 @@ struct RetainedQueriesTests {
         #expect(other.answers.last == [], "a broker that does not allow it has no canary")
     }
 
-    @Test("Of a broker that does not tell of subscriptions one thing is asked for at a time")
+    @Test("Queries run one after the other if the broker does not support subscription identifiers")
     func oneAtATime() throws {
         let lab = try Lab()
         lab.broker.hasIdentifiers = false
@@ -140,7 +140,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers.count == 3 && lab.broker.filters.isEmpty)
     }
 
-    @Test("Another subscription's copy of the canary proves nothing, nor does what this host publishes there meanwhile")
+    @Test("A canary from another subscription, or one published during the query, does not complete the query")
     func foreignCanaries() throws {
         let lab = try Lab()
         lab.link.canary = ("own", "+")
@@ -157,7 +157,7 @@ struct RetainedQueriesTests {
     }
 
     @Test(
-        "After a query that a broker dropped something of the connection is renewed, more and more seldom, and when none is open"
+        "A query whose answer the broker dropped renews the connection, less and less often, when no query is open"
     )
     func renewal() throws {
         let lab = try Lab()
@@ -202,7 +202,7 @@ struct RetainedQueriesTests {
         #expect(lab.broker.connections == 5 && !lab.clock.isAwaited)
     }
 
-    @Test("The connection is not renewed where the broker has never shown the canary")
+    @Test("A missing canary does not renew the connection if the broker has never shown the canary")
     func hiddenCanary() throws {
         let lab = try Lab()
         lab.link.canary = ("own", "+")
@@ -211,7 +211,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [["incomplete"]] && lab.broker.connections == 1 && !lab.clock.isAwaited)
     }
 
-    @Test("A canary that comes late counts, as long as the broker has not answered the end")
+    @Test("A late canary counts until the broker has answered the end of the query")
     func lateCanary() throws {
         let lab = try Lab()
         lab.link.canary = ("own", "+")
@@ -225,7 +225,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [[]])
     }
 
-    @Test("What others publish meanwhile does not come twice")
+    @Test("A message published during a query arrives only once")
     func copies() throws {
         let lab = try Lab()
         _ = lab.link.subscribe([TopicFilter("+")])
@@ -236,7 +236,7 @@ struct RetainedQueriesTests {
         #expect(lab.received.count == 1)
     }
 
-    @Test("The answer has the filters that the broker refuses")
+    @Test("The answer of a query contains the filters that the broker has refused")
     func refused() throws {
         let lab = try Lab()
         lab.broker.refuses = { $0 == "b" }
@@ -245,7 +245,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers == [["b"]])
     }
 
-    @Test("What a lost connection cuts off is not answered, and leaves no subscription in the session")
+    @Test("A query interrupted by a lost connection has no answer and leaves no subscription")
     func cut() throws {
         let lab = try Lab()
         lab.ask("a")
@@ -266,7 +266,7 @@ struct RetainedQueriesTests {
         #expect(lab.answers.isEmpty)
     }
 
-    @Test("Two of one filter, of which one ends, leave no subscription behind a lost connection; nor do their canaries")
+    @Test("Two queries for one filter leave no subscription after a lost connection, nor do their canaries")
     func twice() throws {
         let lab = try Lab()
         lab.link.canary = (topic: "own", filter: "ow+")

@@ -45,7 +45,7 @@ struct RoundTripsTests {
         }
     }
 
-    @Test("Behind a query one has to come back, or the broker has dropped others as well")
+    @Test("A probe lost behind a query renews the connection")
     func silence() throws {
         let lab = try Lab()
         lab.pass(seconds: 2)
@@ -59,7 +59,7 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 2)
     }
 
-    @Test("Where none has ever come back that is a reason once")
+    @Test("Lost probes renew the connection only once if no message has ever come back")
     func neverHeard() throws {
         let lab = try Lab()
         lab.isHeard = false
@@ -68,7 +68,7 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 2 && !lab.clock.isAwaited)
     }
 
-    @Test("One that was lost before anything was shown is no reason, and not the only chance")
+    @Test("A probe lost before the first query does not renew the connection, but a probe after a query does")
     func early() throws {
         let lab = try Lab()
         lab.isHeard = false
@@ -78,7 +78,7 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 2)
     }
 
-    @Test("Where they came back before three are a reason, and no more before one comes back again")
+    @Test("Lost probes renew the connection at most three times, until a probe comes back again")
     func noLonger() throws {
         let lab = try Lab()
         lab.pass(seconds: 2)
@@ -96,7 +96,7 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 5)
     }
 
-    @Test("One that somebody asked for, and that does not come back, is a reason as its own are")
+    @Test("A lost message of a requested test renews the connection like a lost probe")
     func askedAndLost() throws {
         let lab = try Lab()
         lab.pass(seconds: 2)
@@ -108,7 +108,7 @@ struct RoundTripsTests {
         #expect(lab.results.count == 1 && lab.broker.connections == 2)
     }
 
-    @Test("Where the broker refuses to send them nothing is missing, and whoever asks for one is told at once")
+    @Test("A refused subscription for probes never renews the connection, and a test fails at once")
     func refused() throws {
         let lab = try Lab()
         lab.broker.refuses = { $0 == "test" }
@@ -124,7 +124,7 @@ struct RoundTripsTests {
         #expect(lab.results.last == "back")
     }
 
-    @Test("Behind what is not read none can come back")
+    @Test("A probe does not count as lost while reading is paused")
     func paused() throws {
         let lab = try Lab()
         lab.pass(seconds: 2)
@@ -143,7 +143,7 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 2 && !lab.trips.isWaiting)
     }
 
-    @Test("Behind what was not read, but is now, one comes back")
+    @Test("A probe that arrives after a pause in reading does not renew the connection")
     func readAgain() throws {
         let lab = try Lab()
         lab.pass(seconds: 2)
@@ -158,7 +158,7 @@ struct RoundTripsTests {
         #expect(lab.broker.connections == 1 && !lab.trips.isWaiting)
     }
 
-    @Test("One that somebody asks for goes at once, and one of its own ends for it")
+    @Test("A requested test replaces a running probe, and a second test is refused while the first one runs")
     func asked() throws {
         let lab = try Lab()
         lab.isHeard = false

@@ -4,9 +4,9 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: losses and repetitions", .limited)
+@Suite("G2: losses and repetitions in remote streams", .limited)
 struct SequenceTrackerTests {
-    @Test("An earlier value is over when a later one has come, and what may have been overtaken has more time")
+    @Test("An older value is repeated after a newer one, and a hole found by a query remains open longer")
     func overtaken() {
         var places = SequenceTracker()
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
@@ -25,7 +25,7 @@ struct SequenceTrackerTests {
         #expect(places.losses(at: start + .seconds(9)).map(\.count) == [1])
     }
 
-    @Test("A later message that is no value does not end a value that comes late, or is shown again")
+    @Test("A later notification does not end a value that arrives late or is shown again")
     func valueBeforePlain() {
         var places = SequenceTracker()
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
@@ -43,7 +43,7 @@ struct SequenceTrackerTests {
         #expect(check(7, isValue: true) == .repeated)
     }
 
-    @Test("A value that is gone is there again when the broker shows it after all, also behind a restart")
+    @Test("A value that is gone counts as new when the broker shows it again, also after a restart")
     func gone() throws {
         var places = SequenceTracker()
         let (start, origin) = (SuspendingClock.now, Origin(host: "lap", user: "u")!)
@@ -78,7 +78,7 @@ struct SequenceTrackerTests {
         places.losses(at: start + .seconds(seconds)).map(\.count)
     }
 
-    @Test("Numbers in a row are new, and what came already is repeated")
+    @Test("Consecutive sequence numbers are new, and earlier numbers are repeated")
     func row() {
         var places = SequenceTracker()
         #expect(check(&places, 7) == .first)
@@ -87,7 +87,7 @@ struct SequenceTrackerTests {
         #expect(!places.isWaiting && losses(&places, at: 100).isEmpty)
     }
 
-    @Test("A hole is a loss after five seconds, unless it is filled, in whatever order")
+    @Test("A hole in the sequence numbers is a loss after five seconds, unless late messages fill it")
     func holes() {
         var places = SequenceTracker()
         _ = check(&places, 1)
@@ -102,7 +102,7 @@ struct SequenceTrackerTests {
         #expect(check(&places, 7, at: 6) == .new)
     }
 
-    @Test("Another run begins with 1, and ends what was open")
+    @Test("A new run begins with number 1, and ends the holes of the previous run as losses")
     func runs() {
         var places = SequenceTracker()
         _ = check(&places, 5)
@@ -112,7 +112,7 @@ struct SequenceTrackerTests {
         #expect(losses(&places, at: 5) == [2])
     }
 
-    @Test("A number of somebody hostile breaks nothing")
+    @Test("A hostile sequence number causes neither a crash nor unbounded holes")
     func hostile() {
         var places = SequenceTracker()
         _ = check(&places, 1)
@@ -124,7 +124,7 @@ struct SequenceTrackerTests {
         #expect(losses(&places, at: 20).reduce(0, +) == 199)
     }
 
-    @Test("Topics are bounded, and those that nobody wants any more are forgotten")
+    @Test("The number of topics is limited, and topics of unwanted names are forgotten")
     func bounds() {
         var places = SequenceTracker()
         for number in 0...SequenceTracker.maxTopics { _ = check(&places, 1, topic: "t\(number)") }
@@ -135,7 +135,7 @@ struct SequenceTrackerTests {
         #expect(check(&places, 9, topic: "t\(SequenceTracker.maxTopics)") == .first)
     }
 
-    @Test("The bytes of topics are bounded")
+    @Test("The total length of topics is limited")
     func boundedBytes() {
         var places = SequenceTracker()
         let long = String(repeating: "x", count: 60_000)
@@ -143,7 +143,7 @@ struct SequenceTrackerTests {
         #expect(places.count * 60_000 <= SequenceTracker.maxBytes && places.count > 100)
     }
 
-    @Test("A hole that was noticed is a loss, also when the name is not wanted any more")
+    @Test("An open hole becomes a loss when its name becomes unwanted")
     func holeOfUnwanted() {
         var places = SequenceTracker()
         for count: UInt64 in [1, 4] { _ = check(&places, count) }
@@ -151,7 +151,7 @@ struct SequenceTrackerTests {
         #expect(places.isWaiting && losses(&places, at: 0) == [2])
     }
 
-    @Test("Topics of an earlier bridge stay until their name was wanted once")
+    @Test("Restored topics remain until their name has been wanted once")
     func restored() {
         var before = SequenceTracker()
         for count: UInt64 in [1, 4] { _ = check(&before, count) }
@@ -164,7 +164,7 @@ struct SequenceTrackerTests {
         #expect(places.count == 0 && losses(&places, at: 0) == [2])
     }
 
-    @Test("They are bounded in the next process as well, which forgets those first that were heard of longest ago")
+    @Test("Restored topics are limited, and the least recently used ones are forgotten first")
     func boundsAfterRestart() {
         var before = SequenceTracker()
         for number in 0..<SequenceTracker.maxTopics { _ = check(&before, 1, topic: "t\(number)") }
@@ -178,7 +178,7 @@ struct SequenceTrackerTests {
         #expect(check(&places, 2, topic: "t1") == .first)
     }
 
-    @Test("What has no number is the first, or new")
+    @Test("A message without a number is the first of its topic, or new")
     func plain() {
         var places = SequenceTracker()
         #expect(places.check(topic: "t", origin: origin, name: "N", sequenceNumber: nil, now: start) == .first)

@@ -5,13 +5,13 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: messages that a broker kept for the session", .limited)
+@Suite("G2: messages that the broker has queued for the session", .limited)
 struct SessionQueueTests {
     private let start = SuspendingClock.now
 
     private func time(_ seconds: Int) -> SuspendingClock.Instant { start + .seconds(seconds) }
 
-    @Test("They may come as long as the bridge has not read for a minute and a half; a session of its own has none")
+    @Test("Queued messages may arrive during the first 90 s of reading, and only if the broker had a session")
     func readingTime() {
         var queue = SessionQueueEstimate()
         #expect(!queue.mayStillDeliver(now: start))
@@ -22,7 +22,7 @@ struct SessionQueueTests {
         #expect(!queue.mayStillDeliver(now: time(90)))
     }
 
-    @Test("A pause in reading does not count, nor does one that is there at the beginning")
+    @Test("Pauses in reading, also at the beginning, do not count as reading time")
     func pauses() {
         var queue = SessionQueueEstimate()
         queue.begin(sessionPresent: true, isPaused: true, now: start)

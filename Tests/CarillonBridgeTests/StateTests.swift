@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: what a bridge leaves to the next one", .limited)
+@Suite("G2: saved state of a bridge", .limited)
 struct StateTests {
     private func state() -> SavedState {
         var counts = TopicCounts(run: "r1")
@@ -30,7 +30,7 @@ struct StateTests {
             ])
     }
 
-    @Test("All of it comes back, once")
+    @Test("The saved state is restored completely, and only once")
     func roundTrip() throws {
         let directory = try TemporaryDirectory()
         let file = StateFile(directory: directory.entry("new/deep"))
@@ -44,7 +44,7 @@ struct StateTests {
         #expect(file.take() == nil, "it would not be true any more")
     }
 
-    @Test("Numbers go on where they ended, and what came already comes no second time")
+    @Test("Sequence numbers continue after a restart, and earlier messages count as repeated")
     func goesOn() throws {
         let read = try #require(SavedState(state().bytes(now: 0), now: 0))
         var (counts, places) = (read.counts, SequenceTracker())
@@ -57,7 +57,7 @@ struct StateTests {
         #expect(verdict == .repeated)
     }
 
-    @Test("Messages that are not posted come back with the rest of their time, and so do losses and holes")
+    @Test("Unposted messages are restored with their remaining lifetime, together with losses and holes")
     func unposted() throws {
         let lap = Origin(host: "lap", user: "ben")!
         let topic = BridgeTopic(.value(name: "a.b", object: "o/1"), of: lap)
@@ -106,7 +106,7 @@ struct StateTests {
     }
 
     @Test(
-        "What is no state is none",
+        "A malformed saved state is not restored",
         arguments: ["", "{", "{}", #"{"version": 2}"#, #"{"version": 1, "realm": "home"}"#, "[1]"])
     func malformed(text: String) throws {
         #expect(SavedState(Array(text.utf8), now: 0) == nil)
@@ -115,7 +115,7 @@ struct StateTests {
         #expect(StateFile(directory: directory.path).take() == nil)
     }
 
-    @Test("An element that can't be read is left out, and all others come back; numbers are never used twice")
+    @Test("A malformed element is skipped, and a malformed count begins a new run")
     func oneMalformed() throws {
         let state = state()
         let text = String(decoding: state.bytes(now: 0), as: UTF8.self)
@@ -128,7 +128,7 @@ struct StateTests {
         #expect(other.queue == state.queue && other.counts.run != state.counts.run)
     }
 
-    @Test("Its name at the broker is made once, and is nobody else's")
+    @Test("The client ID at the broker is created once for each state directory")
     func clientID() throws {
         let (one, other) = (try TemporaryDirectory(), try TemporaryDirectory())
         let id = try #require(StateFile(directory: one.entry("deep/er")).clientID())
@@ -139,7 +139,7 @@ struct StateTests {
         #expect(StateFile(directory: nil).clientID() == nil)
     }
 
-    @Test("Without a place to keep it nothing is kept, and that is said")
+    @Test("Without a writable state directory saving fails")
     func nowhere() throws {
         #expect(!StateFile(directory: nil).save(state()))
         #expect(!StateFile(directory: "/proc/none").save(state()))

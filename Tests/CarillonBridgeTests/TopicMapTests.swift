@@ -18,7 +18,7 @@ struct TopicMapTests {
     }
 
     @Test(
-        "What the wildcards stand for is the object, both ways",
+        "The object stands for the wildcards of a topic pattern, in both directions",
         arguments: [
             ("zigbee2mqtt/+", "zigbee2mqtt/lamp", "lamp"), ("owntracks/+/+", "owntracks/anna/phone", "anna/phone"),
             ("shellies/+/relay/0", "shellies/plug-1/relay/0", "plug-1"), ("a/#", "a/b/c", "b/c"),
@@ -32,7 +32,7 @@ struct TopicMapTests {
     }
 
     @Test(
-        "A topic of others is none",
+        "A topic that does not match the pattern has no object",
         arguments: [
             ("a/+", "a"), ("a/+", "a/b/c"), ("a/+/c", "a/b/d"), ("a/b/#", "a"), ("a/b", "a/b/c"), ("a/b", "A/b"),
             ("\u{E9}/b", "e\u{301}/b"),
@@ -41,12 +41,12 @@ struct TopicMapTests {
         #expect(try TopicPattern(pattern).object(of: topic) == nil)
     }
 
-    @Test("The topic above a # has no object") func above() throws {
+    @Test("The topic above a wildcard # has no object") func above() throws {
         #expect(try TopicPattern("a/b/#").object(of: "a/b") == "")
     }
 
     @Test(
-        "An object that can't stand for the wildcards has no topic",
+        "An object that can't fill the wildcards has no topic",
         arguments: [
             ("a/+", ""), ("a/+", "b/c"), ("a/+", "+"), ("a/+", "b#"), ("a/+/+", "b"), ("a/+/+", "b/"), ("a/#", ""),
             ("a/#", "b//c"), ("a/+", "b\u{1}"), ("a/+/#", "b"), ("a/+", String(repeating: "x", count: 70_000)),
@@ -57,7 +57,7 @@ struct TopicMapTests {
     }
 
     @Test(
-        "A text that is no topic, or not a device's, is refused",
+        "An invalid topic pattern, or one that is not a device's, is refused",
         arguments: [
             "", "+/x", "#", "$queue/a", "/x", "a/b+", "a/#/b", "a/b#", "carillon/1/home/desk/anna/n/A", "$share/g/a",
             "a/\u{0}",
@@ -67,7 +67,7 @@ struct TopicMapTests {
         #expect(throws: TopicPattern.Malformed.self) { try TopicPattern(text) }
     }
 
-    @Test("What a device publishes is as if a client of the realm had, without its properties")
+    @Test("A device's message is translated to a topic of the realm, without its user properties")
     func translation() throws {
         let map = try Self.map(("org.zigbee.Lamp", "zigbee2mqtt/+", nil), ("org.zigbee.All", "zigbee2mqtt/+/+", nil))
         var publication = Publication(topic: "zigbee2mqtt/hall/north", payload: [1])
@@ -88,7 +88,7 @@ struct TopicMapTests {
         #expect(map.translated(publication, in: "home") == nil, "a bridge published it")
     }
 
-    @Test("Of rules that take the same topics the first holds, also while its name is not wanted")
+    @Test("The first of several overlapping mappings is in force")
     func overlapping() throws {
         let map = try Self.map(("A", "z/+", nil), ("B", "z/#", nil), ("C", "z/+/x", nil), ("D", "y", "z/+"))
         #expect(map.rules.map(map.isShadowed) == [false, true, true, false])
@@ -102,14 +102,15 @@ struct TopicMapTests {
         #expect(overlaps[6] == ["a/#", "a"])
     }
 
-    @Test("A notification goes to its device, where its object can") func targets() throws {
+    @Test("A notification is mapped to the topic of its device, if its object fits the wildcards") func targets() throws
+    {
         let map = try Self.map(("A", nil, "a/+/set"), ("B", "b", nil))
         #expect(map.target(of: "A", "x") == .topic("a/x/set"))
         #expect(map.target(of: "A", "x/y") == .impossible)
         #expect(map.target(of: "B", "x") == .none && map.target(of: "C", "") == .none)
     }
 
-    @Test("A payload for devices is what arrives as the same userInfo from them")
+    @Test("A payload for devices is decoded to the original userInfo")
     func payloads() throws {
         let all: [[String: PropertyList]] = [
             ["value": .string("on")], ["value": .string("42")], ["value": .int64(42)], ["value": .double(1.5)],

@@ -9,7 +9,7 @@ import Testing
 /// Swift has no literals of these.
 private let noCharacters = String(decoding: [0xEF, 0xB7, 0x90, 0xEF, 0xBF, 0xBF], as: UTF8.self)
 
-@Suite("G2: topics", .limited)
+@Suite("G2: topics of the bridge", .limited)
 struct TopicTests {
     private let origin = Origin(host: "desk", user: "anna")!
 
@@ -17,7 +17,7 @@ struct TopicTests {
         BridgeTopic(subject, of: origin).text(in: realm)
     }
 
-    @Test("The points of a name are levels; what has an object and is kept has it as the last one")
+    @Test("The parts of a name are topic levels, and a value's object is the last level")
     func texts() {
         #expect(text(.notification(name: "com.example.Saved")) == "carillon/1/home/desk/anna/n/com/example/Saved")
         #expect(text(.value(name: "a.b", object: "x.y")) == "carillon/1/home/desk/anna/v/a/b/x.y")
@@ -25,7 +25,7 @@ struct TopicTests {
         #expect(text(.status, realm: "a/b") == "carillon/1/a%2Fb/desk/anna/status")
     }
 
-    @Test("G3: a machine and a user have one byte to as many as a notification's origin may have, and no NUL")
+    @Test("G3: host and user are limited to the maximum length of an origin, and must not be empty or have a NUL")
     func originBounds() {
         let longest = String(repeating: "x", count: OutsideOrigin.maxBytes)
         for text in ["x", longest] {
@@ -36,7 +36,7 @@ struct TopicTests {
         }
     }
 
-    @Test("A name has as many levels as a broker takes, with those before and behind it")
+    @Test("The number of levels of a name is limited")
     func maxLevels() {
         func name(_ count: Int) -> String { Array(repeating: "a", count: count).joined(separator: ".") }
         #expect(BridgeTopic.isPossible(name: name(192)) && !BridgeTopic.isPossible(name: name(193)))
@@ -50,7 +50,7 @@ struct TopicTests {
     }
 
     @Test(
-        "What MQTT forbids or gives a meaning is written in digits, and read back",
+        "Characters that MQTT forbids or interprets are percent-encoded in a topic level, and decoded",
         arguments: [
             ("plain", "plain"), ("a/b", "a%2Fb"), ("+#%", "%2B%23%25"), ("\u{1}\u{7F}\u{85}", "%01%7F%C2%85"),
             (noCharacters, "%EF%B7%90%EF%BF%BF"), ("Größe 大", "Größe 大"), ("", ""), ("$SYS", "$SYS"),
@@ -60,12 +60,13 @@ struct TopicTests {
         #expect(TopicLevel.decoded(level) == text)
     }
 
-    @Test("What is no text of D-Bus is no level", arguments: ["%", "%4", "%GG", "%00", "%FF", "a%C3"])
+    @Test(
+        "A topic level that decodes to no D-Bus string is refused", arguments: ["%", "%4", "%GG", "%00", "%FF", "a%C3"])
     func malformedLevels(level: String) {
         #expect(TopicLevel.decoded(level) == nil)
     }
 
-    @Test("Each topic is read as what it was written as, and names keep their bytes")
+    @Test("Each topic is decoded to its original name and object, byte for byte")
     func roundTrip() throws {
         var generator = SplitMix.ofTest("TopicTests.roundTrip", standard: 4711)
         let parts = ["a", ".", "/", "+", "#", "%", "ä", "\u{301}", "e", " ", "\u{8}", "..", noCharacters, "$"]
@@ -96,7 +97,7 @@ struct TopicTests {
     }
 
     @Test(
-        "Others' topics are none of ours",
+        "A topic of another form, realm or version is no topic of the bridge",
         arguments: [
             "", "carillon", "carillon/1/home/desk/anna", "carillon/1/home/desk/anna/n", "carillon/1/home/desk/anna/n/",
             "carillon/2/home/desk/anna/online", "carillon/1/away/desk/anna/online", "carillon/1/home//anna/online",
@@ -108,7 +109,7 @@ struct TopicTests {
         #expect(BridgeTopic(topic, in: "home") == nil)
     }
 
-    @Test("A name wants two filters, and its beginning two wildcards")
+    @Test("A name has two subscription filters, and a prefix has two filters with wildcards")
     func filters() {
         #expect(
             BridgeTopic.filters(name: "a.b", in: "home") == [

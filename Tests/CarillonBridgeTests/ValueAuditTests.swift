@@ -8,7 +8,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("R1: values of others that ended unseen", .limited)
+@Suite("R1: audit of values whose removal was missed", .limited)
 struct ValueAuditTests {
     /// An audit with a broker, and a service that has the values that the test says.
     private final class Lab: BrokerStage, ValueAuditDelegate {
@@ -122,7 +122,7 @@ struct ValueAuditTests {
         override func brokerUnsubscribed(_ id: PacketID) { audit.answeredUnsubscription(id) }
     }
 
-    @Test("A value goes that the broker does not have, and no other one; then it rests")
+    @Test("An audit removes exactly the values that the broker does not have, and is not repeated")
     func gone() throws {
         let lab = try Lab(wanting: "N", "M")
         lab.has("N", "a", atBroker: true)
@@ -139,7 +139,7 @@ struct ValueAuditTests {
         #expect(lab.broker.filters.count == 4, "those of two names")
     }
 
-    @Test("The word of a host from before the connection counts when the host has had time to connect as well")
+    @Test("A host's statement from before the connection counts when hosts have had time to connect")
     func trusted() throws {
         let lab = try Lab(wanting: "N", isConnected: false)
         lab.has("N")
@@ -151,7 +151,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N")])
     }
 
-    @Test("Values of a host that the broker has not shown, or that does not tell, stay")
+    @Test("Values of a host that is unconfirmed or has not announced complete values are not removed")
     func unconfirmed() throws {
         let lab = try Lab(wanting: "N", isConnected: false)
         lab.has("N")
@@ -169,7 +169,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N")])
     }
 
-    @Test("A value that ended while nobody wanted its name goes when somebody does again")
+    @Test("A value that ended while its name was unwanted is removed when the name is wanted again")
     func unwantedMeanwhile() throws {
         let lab = try Lab(wanting: "N", "M")
         lab.has("N", atBroker: true)
@@ -185,7 +185,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N")])
     }
 
-    @Test("A message that was on its way when its name became unwanted proves nothing")
+    @Test("A message that was in flight when its name became unwanted does not prove a value")
     func overtaken() throws {
         let lab = try Lab(wanting: "N", "M")
         lab.has("N")
@@ -198,7 +198,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N")])
     }
 
-    @Test("A value that waited in the session's queue proves nothing: there may have been no room for its end")
+    @Test("A message from the session's queue does not prove a value, because its removal may be missing")
     func queued() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N", "a", atBroker: true)
@@ -215,7 +215,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N", "b")])
     }
 
-    @Test("Nor does one of the queue that comes while it is looked for")
+    @Test("A message from the session's queue that arrives during the audit does not prove a value")
     func queuedMeanwhile() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N", "a")
@@ -234,7 +234,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N", "a")])
     }
 
-    @Test("Values that the broker shows late, or while others change all the time, are there")
+    @Test("Values that the broker shows late, or between continuous changes, are not removed")
     func slow() throws {
         let lab = try Lab(wanting: "N", "M")
         lab.broker.isSlow = true
@@ -250,7 +250,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N", "b")])
     }
 
-    @Test("A value that the broker does not let be looked for stays")
+    @Test("A value is not removed if the broker refuses the query for it")
     func refused() throws {
         let lab = try Lab(wanting: "N")
         lab.broker.refuses = { !$0.contains("+") }
@@ -260,7 +260,7 @@ struct ValueAuditTests {
         #expect(lab.gone.isEmpty && lab.questions == 1)
     }
 
-    @Test("Without an answer of the service it waits for one, without a timer")
+    @Test("An audit waits for an answer of the service without a timer")
     func unanswered() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N")
@@ -273,7 +273,7 @@ struct ValueAuditTests {
         #expect(lab.gone == [Lab.topic("N")])
     }
 
-    @Test("A host that says again and again that the broker had lacked its values has itself looked at, and not often")
+    @Test("Repeated announcements of a host cause few audits, and only of its own values")
     func restless() throws {
         let lab = try Lab(wanting: "N")
         lab.certain()
@@ -290,7 +290,7 @@ struct ValueAuditTests {
         #expect(!lab.broker.topicsAsked.isEmpty)
     }
 
-    @Test("Values of a host for which plain clients publish on other topics stay")
+    @Test("Values of a host with irregular topics are not removed")
     func irregular() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N", "door")
@@ -300,7 +300,7 @@ struct ValueAuditTests {
         #expect(lab.gone.isEmpty)
     }
 
-    @Test("One machine with many users leaves room for others among the hosts that are irregular")
+    @Test("The limit of irregular hosts keeps space for other machines when one machine has many users")
     func manyIrregular() throws {
         var many = IrregularHosts()
         for number in 0..<5_000 { many.insert(Origin(host: "greedy", user: "\(number)")!) }
@@ -312,7 +312,7 @@ struct ValueAuditTests {
         #expect(!many.contains(Lab.host) && many.origins.count == 3_584)
     }
 
-    @Test("A broker that has no room to show what it has ends no value, and is asked more and more seldom")
+    @Test("A broker that drops retained messages ends no value, and is queried at growing intervals")
     func dropping() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N")
@@ -327,7 +327,7 @@ struct ValueAuditTests {
         #expect(lab.broker.filters.count == 2)
     }
 
-    @Test("A value that its host sets anew while others are looked for stays")
+    @Test("A value that its host publishes again during an audit is not removed")
     func setAnew() throws {
         let lab = try Lab(wanting: "N")
         for number in 0..<100 { lab.has("N", "\(number)") }
@@ -339,7 +339,7 @@ struct ValueAuditTests {
         #expect(lab.gone.count == 99 && !lab.gone.contains(Lab.topic("N", "0")))
     }
 
-    @Test("A host with very many values that have ended does not keep others waiting for all of them")
+    @Test("A host with many ended values does not delay the audit of other hosts until all are removed")
     func greedy() throws {
         let lab = try Lab(wanting: "N")
         for number in 0..<3_000 { lab.has("N", "\(number)") }
@@ -352,7 +352,7 @@ struct ValueAuditTests {
         #expect(lab.gone.count == 3_001 && !lab.clock.isAwaited)
     }
 
-    @Test("Of many only those are asked for again that the broker has not shown")
+    @Test("Only the values that the broker has not shown are queried again")
     func many() throws {
         let lab = try Lab(wanting: "N")
         for number in 0..<1_000 { lab.has("N", "\(number)", atBroker: number % 100 != 0) }
@@ -366,7 +366,7 @@ struct ValueAuditTests {
         #expect(lab.broker.topicsAsked.count < 1_020)
     }
 
-    @Test("Values that a host says the broker had lacked are fetched, once")
+    @Test("Values that the broker had lacked, by the announcement of their host, are fetched once")
     func lacked() throws {
         let lab = try Lab(wanting: "N")
         lab.certain()
@@ -382,7 +382,7 @@ struct ValueAuditTests {
         #expect(lab.broker.topicsAsked.count == 2)
     }
 
-    @Test("Values of a host are fetched when its bridge is another one, and the one before did not end")
+    @Test("Values of a host are fetched when a new run of its bridge announces complete values")
     func restarted() throws {
         let lab = try Lab(wanting: "N")
         lab.certain()
@@ -397,7 +397,7 @@ struct ValueAuditTests {
         #expect(!lab.broker.topicsAsked.isEmpty && !lab.audit.mustFetch)
     }
 
-    @Test("Values that the broker has not shown in full are fetched again, also with the next connection")
+    @Test("Values that the broker has shown incompletely are fetched again, also after a reconnection")
     func lackedAgain() throws {
         let lab = try Lab(wanting: "N")
         lab.certain()
@@ -419,7 +419,7 @@ struct ValueAuditTests {
         #expect(!lab.audit.mustFetch)
     }
 
-    @Test("What a connection cuts off begins anew with the next one")
+    @Test("An audit interrupted by a lost connection starts again with the next connection")
     func cut() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N")
@@ -437,7 +437,7 @@ struct ValueAuditTests {
         #expect(lab.broker.filters.count == 2, "no other subscription is left")
     }
 
-    @Test("A host that is not there any more, or lacks values itself, keeps its values meanwhile")
+    @Test("Values of a host whose announcement becomes incomplete during an audit are kept until a later audit")
     func goneMeanwhile() throws {
         let lab = try Lab(wanting: "N")
         lab.has("N")

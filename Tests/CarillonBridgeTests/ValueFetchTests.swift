@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("R1: values that there are when somebody wants them", .limited)
+@Suite("R1: requests for retained values of newly wanted names", .limited)
 struct ValueFetchTests {
     private final class Lab: BrokerStage {
         private(set) var fetch: ValueFetch!
@@ -49,7 +49,7 @@ struct ValueFetchTests {
         }
     }
 
-    @Test("All come at once, and no subscription is left")
+    @Test("All values arrive with one request, and no subscription is left")
     func all() throws {
         let lab = try Lab()
         lab.fetch.fetch([lab.want("A", values: 100), lab.want("B", values: 100)])
@@ -59,7 +59,7 @@ struct ValueFetchTests {
         #expect(lab.ends == 1 && lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
     }
 
-    @Test("Of a broker that has room for a part only, all come part by part")
+    @Test("Values beyond the capacity of the broker's queue are fetched in parts")
     func parts() throws {
         let lab = try Lab()
         lab.broker.room = 500
@@ -74,7 +74,7 @@ struct ValueFetchTests {
         #expect(lab.received.count == 1_000 && lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
     }
 
-    @Test("A broker that never shows all is asked more and more seldom, and again with the next connection")
+    @Test("A broker that never shows all values is queried at growing intervals, and again after a reconnection")
     func never() throws {
         let lab = try Lab()
         lab.broker.room = 50
@@ -91,7 +91,7 @@ struct ValueFetchTests {
         #expect(lab.received.count == 100 && lab.fetch.isDone)
     }
 
-    @Test("A name with more values than there is room for holds up no other")
+    @Test("A name with more values than the broker's queue can hold does not block other names")
     func greedy() throws {
         let lab = try Lab()
         lab.broker.room = 50
@@ -103,7 +103,7 @@ struct ValueFetchTests {
         #expect(!lab.fetch.isDone && lab.broker.asked.count < 120, "\(lab.broker.asked.count)")
     }
 
-    @Test("A name of which all hosts together have more values than there is room for is asked for by host")
+    @Test("A name whose values exceed the broker's queue over all hosts is requested host by host")
     func manyHosts() throws {
         let lab = try Lab()
         lab.broker.room = 500
@@ -129,7 +129,7 @@ struct ValueFetchTests {
         #expect(lab.fetch.isDone && !lab.clock.isAwaited)
     }
 
-    @Test("A broker that does not allow it shows the values with the subscription")
+    @Test("A broker that refuses the query sends the values with the subscription")
     func refused() throws {
         let lab = try Lab()
         lab.broker.refuses = { $0.hasPrefix("carillon/+") }
@@ -139,7 +139,7 @@ struct ValueFetchTests {
         #expect(lab.broker.filters.keys.sorted() == ["carillon/1/home/+/+/v/A/+"])
     }
 
-    @Test("What is wanted again while it is asked for is shown again at once")
+    @Test("A repeated request during a query shows new values at once")
     func again() throws {
         let lab = try Lab()
         let filter = lab.want("A", values: 1)
@@ -154,7 +154,7 @@ struct ValueFetchTests {
         #expect(lab.fetch.isDone && lab.broker.filters.isEmpty && !lab.clock.isAwaited)
     }
 
-    @Test("What nobody wants any more is not fetched")
+    @Test("Values of a name that is no longer wanted are not requested again")
     func unwanted() throws {
         let lab = try Lab()
         lab.broker.room = 50

@@ -5,9 +5,9 @@ import Testing
 
 @testable import Carillon
 
-@Suite("A2: the program's own statements about its activity, and a toolkit's reports", .limited)
+@Suite("A2: the program's own statements about its activity, and the reports of a toolkit", .limited)
 struct ApplicationActivityTests {
-    @Test("A report suspends and resumes; the program's false stands until it takes it back")
+    @Test("A toolkit's report suspends and resumes the program, unless the program has declared itself inactive")
     func statements() throws {
         let desk = try Desk()
         let center = desk.center()

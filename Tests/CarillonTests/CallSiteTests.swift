@@ -7,7 +7,7 @@ import Testing
 /// Shapes in which public programs for macOS use the class, in `Tests/MacOSSources/CallSites`. The second line of each file says
 /// whether it compiles unchanged, with which change, or what it stands for that can't compile; `docs/guides/from-macos.md` has
 /// the list.
-@Suite("B13: call sites as programs for macOS have them", .limited)
+@Suite("B13: call sites of macOS programs", .limited)
 struct CallSiteTests {
     private struct CallSite: CustomStringConvertible {
         let name: String
@@ -61,7 +61,7 @@ struct CallSiteTests {
         return try Command.run("swiftc", arguments)
     }
 
-    @Test("All compile, together, in the modes of Swift 5 and 6", arguments: ["5", "6"])
+    @Test("All call sites compile together in the Swift 5 and Swift 6 language modes", arguments: ["5", "6"])
     func compile(mode: String) throws {
         let sites = try Self.callSites()
         #expect(sites.count >= 20 && sites.count { $0.change == nil && $0.impossible == nil } >= 12)
@@ -69,7 +69,7 @@ struct CallSiteTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("A call site that needs a change, or is impossible, does not compile as it stands on macOS")
+    @Test("A call site listed as changed or impossible does not compile in its macOS form")
     func originals() throws {
         for site in try Self.callSites() {
             var original = site.text
@@ -129,7 +129,7 @@ struct CallSiteTests {
         """,
     ]
 
-    @Test("The examples of the documentation compile, each alone", arguments: given.keys.sorted(), ["5", "6"])
+    @Test("The examples of each documentation page compile", arguments: given.keys.sorted(), ["5", "6"])
     func examples(page: String, mode: String) throws {
         let text = try String(
             contentsOfFile: "\(Executables.packageRoot)/Sources/\(page).md", encoding: .utf8)
@@ -156,7 +156,7 @@ struct CallSiteTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("The guide has each of them")
+    @Test("The guide from-macos.md names every call site")
     func guide() throws {
         let guide = try String(
             contentsOfFile: "\(Executables.packageRoot)/docs/guides/from-macos.md", encoding: .utf8)

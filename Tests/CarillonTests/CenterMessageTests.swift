@@ -31,9 +31,9 @@ private struct Hidden: DistributedNotificationCenter.AsyncMessage {
     struct Inner: DistributedNotificationCenter.MainActorMessage {}
 }
 
-@Suite("Messages as those of Foundation's center", .limited)
+@Suite("Messages as in Foundation's center", .limited)
 struct CenterMessageTests {
-    @Test("Asynchronous messages of a subject, or of all, in their order, until the token ends")
+    @Test("An asynchronous observer receives messages of a subject or of all, in order, until its token ends")
     func asynchronous() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
@@ -65,7 +65,7 @@ struct CenterMessageTests {
         try expectObserverCounts([], on: desk.bus)
     }
 
-    @Test("Messages of the main actor are heard on it, of a subject or of all")
+    @Test("Observers of main-actor messages run on the main actor, for a subject or for all")
     func mainActor() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
@@ -89,7 +89,7 @@ struct CenterMessageTests {
         try expectObserverCounts([], on: desk.bus)
     }
 
-    @Test("As a sequence: from the making of the iterator on, the newest that fit; what goes is counted")
+    @Test("A sequence buffers the newest messages since its iterator was made, and counts the discarded ones")
     func sequence() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -120,7 +120,7 @@ struct CenterMessageTests {
         var bytes: Int
     }
 
-    @Test("Each kind of message is heard by the observers of the others, and by those of notifications; others count")
+    @Test("Each kind of message reaches observers of every kind, and undecodable notifications are counted")
     func others() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -156,7 +156,7 @@ struct CenterMessageTests {
         }
     }
 
-    @Test("A type may say how it becomes a notification, and a notification a message")
+    @Test("A message type can define its own conversion to and from a notification")
     func conversions() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -189,7 +189,7 @@ struct CenterMessageTests {
         static let name = Notification.Name("com.example.Chosen")
     }
 
-    @Test("Subjects are what has a text in every process; an empty one is none")
+    @Test("Subjects are matched by their text, and a subject with an empty text is no subject")
     func subjects() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -213,7 +213,7 @@ struct CenterMessageTests {
         withExtendedLifetime((tokens, all)) {}
     }
 
-    @Test("The name of a type that says none is the same in every process, also of a private one")
+    @Test("The default name of a message type contains its module and type, also for a private type")
     func names() {
         #expect(Hidden.name.rawValue == "CarillonTests.Hidden")
         #expect(Hidden.Inner.name.rawValue == "CarillonTests.Hidden.Inner")
@@ -221,7 +221,7 @@ struct CenterMessageTests {
         #expect(Local.name.rawValue.hasSuffix("Local") && !Local.name.rawValue.contains("unknown"))
     }
 
-    @Test("An asynchronous observer knows where a message is from")
+    @Test("An asynchronous observer has the origin of its message after a suspension point")
     func origin() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -236,7 +236,7 @@ struct CenterMessageTests {
         withExtendedLifetime(token) {}
     }
 
-    @Test("A post of a message of the main actor returns at once: its observers run when the main thread comes to it")
+    @Test("A post of a main-actor message returns before its observers run on the main thread")
     @MainActor
     func postReturns() throws {
         let desk = try Desk()
@@ -251,7 +251,7 @@ struct CenterMessageTests {
         withExtendedLifetime(token) {}
     }
 
-    @Test("An asynchronous observer that waits holds up no other")
+    @Test("A waiting asynchronous observer does not block other observers")
     func independent() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -272,7 +272,7 @@ struct CenterMessageTests {
         withExtendedLifetime(tokens) {}
     }
 
-    @Test("It is no subclass of Foundation's center")
+    @Test("The distributed center is no subclass of Foundation's center")
     func noSubclass() {
         let center: Any = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
         #expect(!(center is Foundation.NotificationCenter))
@@ -288,7 +288,7 @@ struct CenterMessageTests {
         func encode(to encoder: any Encoder) throws { throw Reason() }
     }
 
-    @Test("What can't be posted or observed is counted and reported")
+    @Test("Messages and observers without a valid name or encoding are refused, counted and reported")
     func refused() throws {
         let center = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
         center.defaultDelivery = .ownQueue
@@ -317,7 +317,7 @@ struct CenterMessageTests {
         var payload: Data
     }
 
-    @Test("T2: what an observer does not take is bounded in what it holds; the oldest go, and the program is told")
+    @Test("T2: the waiting messages of an observer are limited in bytes; the oldest are discarded and reported")
     func bounded() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())

@@ -47,7 +47,7 @@ private final class Ending: Codable, Sendable {
 }
 
 /// A value that the service keeps, as a property (R1 to R3).
-@Suite("R1 to R3: a value as a property", .limited)
+@Suite("R1 to R3: a retained value as a property", .limited)
 struct DistributedValueTests {
     private let name = Notification.Name("org.example.Player")
 
@@ -73,7 +73,7 @@ struct DistributedValueTests {
     }
 
     @Test(
-        "Who comes later finds it, and each sees what the other sets",
+        "A value created later finds the existing content, and each value sees the changes of the other",
         arguments: BusKind.available, [DistributedNotificationCenter.Transport.bus, .channel])
     func follows(kind: BusKind, transport: DistributedNotificationCenter.Transport) async throws {
         let desk = try Desk(kind)
@@ -109,7 +109,7 @@ struct DistributedValueTests {
         #expect(first.error == nil && second.error == nil)
     }
 
-    @Test("A removal is told by a refresh, and what was on its way does not bring the value back")
+    @Test("A refresh detects the removal of a value, and messages in flight do not restore the value")
     func removed() async throws {
         let desk = try Desk()
         let (first, second) = (number(desk.center(), "a"), number(desk.center(), "a"))
@@ -140,7 +140,7 @@ struct DistributedValueTests {
         try await settled(first, nil)
     }
 
-    @Test("The value without an object is not removed while others would go with it")
+    @Test("The value without an object can't be removed while other objects of the name have values")
     func withoutObject() async throws {
         let desk = try Desk()
         let (plain, other) = (number(desk.center()), number(desk.center(), "b"))
@@ -162,7 +162,9 @@ struct DistributedValueTests {
         #expect(try await plain.center.values(named: nil).isEmpty)
     }
 
-    @Test("What is no value of the type changes nothing, is counted and told", arguments: BusKind.available)
+    @Test(
+        "A post that does not decode to the type leaves the value unchanged, and is counted and reported",
+        arguments: BusKind.available)
     func undecodable(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let value = DistributedValue<Player>(named: name, object: "hall", center: desk.center())
@@ -190,7 +192,7 @@ struct DistributedValueTests {
         }
     }
 
-    @Test("What can't be posted is thrown, or told, and the value goes back")
+    @Test("A value that can't be posted is refused with an error, and the property returns to the previous value")
     func refused() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -236,7 +238,7 @@ struct DistributedValueTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("It is there after the service was killed, and goes on", arguments: BusKind.available)
+    @Test("A value survives a kill of the service and can be changed afterwards", arguments: BusKind.available)
     func killed(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let (first, second) = (number(desk.center(), "a"), number(desk.center(), "a"))
@@ -256,7 +258,7 @@ struct DistributedValueTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("A service that has forgotten everything and counts anew is believed")
+    @Test("The property follows a service that has lost all values and restarts its serial numbers")
     func forgotten() async throws {
         let bus = try PrivateBus(.dbusDaemon)
         let forgets = ["XDG_RUNTIME_DIR": ""]
@@ -279,7 +281,7 @@ struct DistributedValueTests {
         withExtendedLifetime(new) {}
     }
 
-    @Test("A loss while the value is read has it read once more, one question at a time")
+    @Test("A loss during a reading causes one further reading, and only one reading runs at a time")
     func lossWhileReading() async throws {
         let bus = try PrivateBus()
         let service = try FakeService(on: bus)
@@ -311,7 +313,7 @@ struct DistributedValueTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("Presence goes with the center, and a value with its time")
+    @Test("A while-connected value ends with its center, and an expiring value after its time")
     func ends() async throws {
         let desk = try Desk()
         let (there, soon) = (number(desk.center(), "here"), number(desk.center(), "soon"))
@@ -328,7 +330,7 @@ struct DistributedValueTests {
         }
     }
 
-    @Test("Observers are told of each change, when it is made, and of nothing else")
+    @Test("Observation reports each change of the value exactly once")
     func observed() async throws {
         let desk = try Desk()
         let (value, poster) = (number(desk.center(), "a"), number(desk.center(), "a"))
@@ -361,7 +363,7 @@ struct DistributedValueTests {
     }
 
     #if compiler(>=6.2)
-        @Test("An observer on another thread sees the last value that is set, however soon it comes")
+        @Test("An observation on another thread sees the last value set")
         func observedElsewhere() async throws {
             let desk = try Desk()
             let value = number(desk.center(), "a")
@@ -375,7 +377,7 @@ struct DistributedValueTests {
         }
     #endif
 
-    @Test("A file that imports the library can have observable classes of its own")
+    @Test("A file that imports the library can declare @Observable classes")
     func macro() {
         let (panel, changes) = (Panel(), Inbox<Bool>())
         withObservationTracking {
@@ -387,7 +389,7 @@ struct DistributedValueTests {
         #expect(changes.all == [true])
     }
 
-    @Test("What a program sets does not go back by what it set before", arguments: BusKind.available)
+    @Test("Values set in sequence never revert to an earlier one", arguments: BusKind.available)
     func steady(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let (value, other) = (number(desk.center(), "a"), number(desk.center(), "a"))
@@ -404,7 +406,9 @@ struct DistributedValueTests {
         #expect(value.value == 500 && value.error == nil)
     }
 
-    @Test("Of what several set at once all have in the end what the service keeps", arguments: BusKind.available)
+    @Test(
+        "Concurrent changes of several programs end with the service's value in all of them",
+        arguments: BusKind.available)
     func together(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let values = (0..<3).map { _ in number(desk.center(), "a") }
@@ -429,7 +433,7 @@ struct DistributedValueTests {
         for value in values { #expect(try await value.refresh() == kept && value.error == nil) }
     }
 
-    @Test("While the program is suspended, what it sets itself is there, and what others set comes with its resuming")
+    @Test("During suspension own changes are visible at once, and changes of others after the resume")
     func suspended() async throws {
         let desk = try Desk()
         let (value, other) = (number(desk.center(), "a"), number(desk.center(), "a"))
@@ -446,7 +450,7 @@ struct DistributedValueTests {
         try sees(value, 4)
     }
 
-    @Test("What ends with a value may come back to it")
+    @Test("The deinit of an old value may read the property")
     func endsInside() async throws {
         let desk = try Desk()
         let (value, poster) = (
@@ -466,7 +470,7 @@ struct DistributedValueTests {
         try eventually("the last: \(ends.all)") { ends.all.sorted() == [1, 2, 3] && value.value?.number == 4 }
     }
 
-    @Test("Nobody holds it but the program, and it keeps its center")
+    @Test("Only the program keeps a value alive, and the value keeps its center alive")
     func lifetime() async throws {
         let desk = try Desk()
         var value: DistributedValue? = number(desk.center(), "a")

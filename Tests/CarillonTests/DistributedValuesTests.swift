@@ -23,7 +23,7 @@ struct DistributedValuesTests {
             named: name, object: object, userInfo: ["level": level], retention: .untilReplaced)
     }
 
-    @Test("It has what there is, and follows what comes, by objects", arguments: BusKind.available)
+    @Test("The collection contains the existing values by object and follows changes", arguments: BusKind.available)
     func follows(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let poster = desk.center()
@@ -41,7 +41,7 @@ struct DistributedValuesTests {
         #expect(lamps.values == left)
     }
 
-    @Test("Each change is told when it is made, and what comes again as it was is none")
+    @Test("Observation reports each change once, and no change for an equal value")
     func told() async throws {
         let desk = try Desk()
         let poster = desk.center()
@@ -70,7 +70,7 @@ struct DistributedValuesTests {
             ])
     }
 
-    @Test("A post that is no value of the type leaves the one before, is counted, and told with its cause")
+    @Test("A post that does not decode to the type leaves the value unchanged, and is counted and reported")
     func undecodable() async throws {
         let desk = try Desk()
         let poster = desk.center()
@@ -88,7 +88,7 @@ struct DistributedValuesTests {
         try await eventuallyInTask("a proper one") { lamps["hall"]?.level == 2 && lamps.error == nil }
     }
 
-    @Test("With another service, it asks by itself", arguments: BusKind.available)
+    @Test("The collection reads its values again after a restart of the service", arguments: BusKind.available)
     func serviceEnds(kind: BusKind) async throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -109,7 +109,7 @@ struct DistributedValuesTests {
         withExtendedLifetime(second) {}
     }
 
-    @Test("The example shows what another process sets")
+    @Test("The example program shows the values that another process sets")
     func example() throws {
         let stage = try Stage(.before)
         let watcher = try stage.program("carillon-example-values", untilLine: "", registered: 1)
@@ -130,7 +130,7 @@ struct DistributedValuesTests {
 
     // MARK: The known values
 
-    @Test("Answers and notifications: older never takes the place of newer, and removed values do not come back")
+    @Test("Late answers and notifications neither replace newer values nor restore removed ones")
     func model() {
         // A service with values, whose notifications and answers come late, in their order.
         var generator = SplitMix.ofTest("DistributedValues")
@@ -177,7 +177,7 @@ struct DistributedValuesTests {
         }
     }
 
-    @Test("Of two readings the older one tells nothing when it is taken later")
+    @Test("The older of two readings has no effect after the newer one")
     func overtaken() {
         var followed = FollowedValues<Int>()
         let object = ExactText("hall")
@@ -189,7 +189,7 @@ struct DistributedValuesTests {
         #expect(followed.contents.isEmpty)
     }
 
-    @Test("Posts that are not retained do not fill it up")
+    @Test("Posts that are not retained occupy limited memory in the collection")
     func bound() {
         var followed = FollowedValues<Int>()
         var most = 0

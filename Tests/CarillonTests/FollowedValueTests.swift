@@ -5,11 +5,11 @@ import Testing
 @testable import Carillon
 
 /// Which of what arrives, is read and is set a value shows (R1 to R3): every order in which that can happen, without a bus.
-@Suite("R2: what a followed value shows", .limited)
+@Suite("R2: the shown value of a property", .limited)
 struct FollowedValueTests {
     private let value = Follower()
 
-    @Test("What was posted before the value that was read does not take its place, what was posted behind does")
+    @Test("After a reading only newer notifications replace the value")
     func read() {
         let reading = value.beginReading()
         #expect(value.answer(reading, "five", 5) && value.shown == "five")
@@ -20,7 +20,7 @@ struct FollowedValueTests {
         #expect(value.shown == "six")
     }
 
-    @Test("What is decoded late does not take the place of what came after it")
+    @Test("A content that is decoded late does not replace a newer one")
     func lateDecoding() throws {
         var value = FollowedValue<String>()
         let first = value.arrived(serial: 1)
@@ -38,7 +38,7 @@ struct FollowedValueTests {
         #expect(value.shown == "third")
     }
 
-    @Test("Where something arrives that may be newer than the answer, the service is asked again, but not for ever")
+    @Test("A notification during a reading causes another reading, up to a limit")
     func again() {
         let first = value.beginReading()
         value.hear("two", 2)
@@ -53,7 +53,7 @@ struct FollowedValueTests {
         #expect(value.answer(fourth, nil, 0) && value.shown == nil)
     }
 
-    @Test("An answer tells that a value is gone, and one that was not retained is none")
+    @Test("An answer removes a value, and a notification that was not retained gives way to the answer")
     func gone() {
         value.hear("one", 1)
         value.hear("not retained", 2)
@@ -65,7 +65,7 @@ struct FollowedValueTests {
         #expect(value.shown == "three")
     }
 
-    @Test("Another service may count anew")
+    @Test("Serial numbers may restart with another service")
     func anew() {
         let first = value.beginReading()
         #expect(value.answer(first, "hundred", 100))
@@ -83,7 +83,7 @@ struct FollowedValueTests {
         #expect(value.shown == "three")
     }
 
-    @Test("What is set shows until the service has answered all and told what it keeps")
+    @Test("A set value is shown until all changes are answered and the service's value is read")
     func set() {
         value.hear("old", 1)
         let (first, second) = (value.begin("first"), value.begin("second"))
@@ -101,7 +101,7 @@ struct FollowedValueTests {
         #expect(value.shown == "another's")
     }
 
-    @Test("What is set while it is read stays")
+    @Test("A value set during a reading is not replaced by its answer")
     func setWhileRead() {
         let first = value.begin("first")
         #expect(value.ended(first, isAccepted: true))
@@ -114,7 +114,7 @@ struct FollowedValueTests {
         #expect(value.answer(settling, "another's", 3) && value.shown == "another's")
     }
 
-    @Test("What is refused shows no longer; what was made stays when it can't be read")
+    @Test("A refused change reverts, and an accepted change remains if the reading fails")
     func refused() {
         value.hear("old", 1)
         let refused = value.begin("refused")
@@ -136,7 +136,7 @@ struct FollowedValueTests {
     }
 
     @Test(
-        "What is refused goes back to what was made last, also while the service has not told that",
+        "A refused change reverts to the last successful one, even before the service has announced that",
         arguments: [false, true])
     func refusedBehindMade(isRead: Bool) {
         let removal = value.begin(nil)
@@ -167,7 +167,7 @@ struct FollowedValueTests {
         #expect(value.shown == "four", "what was made before is no longer what it goes back to")
     }
 
-    @Test("A refused change among others goes back to the last that was made", arguments: [false, true])
+    @Test("A refused change among others reverts to the last accepted change", arguments: [false, true])
     func refusedAmongOthers(isFirstAnsweredFirst: Bool) {
         value.hear("old", 1)
         let (first, second) = (value.begin("first"), value.begin("second"))
@@ -186,7 +186,7 @@ struct FollowedValueTests {
         #expect(value.shown == "first" && value.known == "first")
     }
 
-    @Test("What was made gives way to something newer of others when a later change is refused and nothing can be read")
+    @Test("A refused change reverts to a newer value of another program instead of an accepted change")
     func refusedBehindNewer() {
         let made = value.begin("made")
         #expect(value.ended(made, isAccepted: true))
@@ -199,7 +199,7 @@ struct FollowedValueTests {
         #expect(value.shown == "another's" && value.known == "another's")
     }
 
-    @Test("What is removed does not come back with what was on its way")
+    @Test("A removed value is not restored by notifications or answers in flight")
     func removed() {
         let set = value.begin("set")
         #expect(value.ended(set, isAccepted: true))

@@ -6,12 +6,12 @@ import Foundation
 import Testing
 
 /// Posts at the exit of a program (R4), as programs leave them.
-@Suite("R4: posts at the exit, in the library", .limited)
+@Suite("R4: at-exit posts in the library", .limited)
 struct LastWillTests {
     private let name = Notification.Name("org.example.Gone")
 
     @Test(
-        "What is left is posted when the center is gone, with what it posted before ahead of it",
+        "At-exit posts are made when the center has ended, behind its earlier posts",
         arguments: BusKind.available, [DistributedNotificationCenter.Transport.bus, .channel])
     func left(kind: BusKind, transport: DistributedNotificationCenter.Transport) async throws {
         let desk = try Desk(kind)
@@ -38,7 +38,7 @@ struct LastWillTests {
         #expect(value?.notification.userInfo?["number"] as? Int == 3)
     }
 
-    @Test("All that is queued can be taken back; what makes no sense is refused at once")
+    @Test("All queued at-exit posts can be withdrawn, and invalid at-exit posts are refused at once")
     func takenBack() async throws {
         let desk = try Desk()
         var center: DistributedNotificationCenter? = desk.center()

@@ -30,17 +30,17 @@ enum LoopStyle: String, CaseIterable, Sendable, CustomTestStringConvertible {
     static let saved = "com.example.Saved report.txt bytes=4711"
 }
 
-@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .limited)
+@Suite("The four loop styles, each in a process of its own (D1, M4, M5)", .limited)
 struct LoopStyleTests {
     @Test(
-        "The example programs hear what is posted",
+        "The example programs receive posted notifications",
         arguments: LoopStyle.allCases, Stage.Start.allCases)
     func example(style: LoopStyle, start: Stage.Start) throws {
         try expectExample(style, on: Stage(start))
     }
 
     @Test(
-        "On dbus-broker, which starts nothing, they are registered with the service that comes later",
+        "On dbus-broker without activation, the example programs register with a service that starts later",
         .enabled(if: BusKind.available.contains(.dbusBroker), "there is no dbus-broker"), arguments: LoopStyle.allCases)
     func broker(style: LoopStyle) throws {
         try expectExample(style, on: Stage(.later, .dbusBroker))
@@ -58,7 +58,7 @@ struct LoopStyleTests {
                 || program.standardError.contains("no notification center"), "\(program.transcript)")
     }
 
-    @Test("Every kind of observer runs where it should", arguments: LoopStyle.allCases)
+    @Test("Every kind of observer runs on its thread in each loop style", arguments: LoopStyle.allCases)
     func where_(style: LoopStyle) throws {
         let stage = try Stage()
         let program = try stage.program("carillon-loop-probe", style.rawValue, registered: 2)
@@ -92,7 +92,7 @@ struct LoopStyleTests {
         #expect(program.standardOutput.hasSuffix("ended\n") == (style == .glib || style == .none))
     }
 
-    @Test("A program is told that there is no service, and that one came")
+    @Test("The program receives the connection state when the service is unavailable and when it starts")
     func state() throws {
         let stage = try Stage(.later)
         // The service comes when the program has said that there is none.
@@ -106,9 +106,9 @@ struct LoopStyleTests {
 
 /// The subject of these tests is time, so they wait. The programs are the examples, which start no tasks and operations:
 /// those make libdispatch look at its threads every second.
-@Suite("Idle programs sleep", .serialized, .limited)
+@Suite("Sleep of idle programs", .serialized, .limited)
 struct IdleProgramTests {
-    @Test("No wake-ups and no processor time while nothing happens", arguments: LoopStyle.allCases)
+    @Test("An idle program has no wake-ups and uses no processor time", arguments: LoopStyle.allCases)
     func asleep(style: LoopStyle) throws {
         let stage = try Stage()
         let program = try stage.program(style.example, registered: 1)
@@ -121,7 +121,9 @@ struct IdleProgramTests {
         try expectSleep(of: program, beside: stage.processes, thenWakenBy: post)
     }
 
-    @Test("Nor while it waits for a service that does not come", arguments: LoopStyle.allCases)
+    @Test(
+        "A program that waits for an absent service has no wake-ups and uses no processor time",
+        arguments: LoopStyle.allCases)
     func withoutService(style: LoopStyle) throws {
         let bus = try PrivateBus()
         let program = try RunningCommand(

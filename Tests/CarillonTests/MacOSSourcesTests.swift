@@ -4,9 +4,9 @@ import CarillonTestSupport
 import Foundation
 import Testing
 
-@Suite("Programs as they stand on macOS behave as they do there (B4)", .limited)
+@Suite("macOS programs with unchanged sources (B4)", .limited)
 struct MacOSSourcesTests {
-    @Test("Swift 5: observers with tokens, object filters, queues, deinit, wrappers and suspension")
+    @Test("A Swift 5 program runs unchanged, with tokens, object filters, queues, deinits and suspension")
     func swift5() throws {
         let stage = try Stage(.activation)
         let program = try stage.program("carillon-macos-swift5", "watch", untilLine: "ready true", registered: 8)
@@ -64,7 +64,7 @@ struct MacOSSourcesTests {
         #expect(try program.waitForExit().code == 3, "\(program.transcript)")
     }
 
-    @Test("A program that posts and exits loses nothing, in every style of posting", arguments: 0..<5)
+    @Test("A program that exits right after posting loses no post in any call form", arguments: 0..<5)
     func posts(round: Int) throws {
         let stage = try Stage(.activation)
         let observer = try RunningCommand(
@@ -78,7 +78,7 @@ struct MacOSSourcesTests {
         #expect(lines[3].contains(#""userInfo": {"a": [1, "b", true]}"#), "\(lines[3])")
     }
 
-    @Test("Swift 6: the main actor, actors, sequences and their cancellation")
+    @Test("A Swift 6 program runs unchanged, with the main actor, actors, sequences and cancellation")
     func swift6() throws {
         let stage = try Stage(.activation)
         let program = try stage.program("carillon-macos-swift6", untilLine: "ready", registered: 4)

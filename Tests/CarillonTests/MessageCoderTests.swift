@@ -68,7 +68,7 @@ struct MessageCoderTests {
         }
     }
 
-    @Test("Each type is read from what Foundation reads it from, and from nothing else")
+    @Test("The decoder accepts exactly the values that Foundation's decoder accepts for each type")
     func decoding() throws {
         decodesTheSame(Int.self)
         decodesTheSame(Int8.self)
@@ -102,7 +102,7 @@ struct MessageCoderTests {
         decodesTheSame([Int: Int].self)
     }
 
-    @Test("The text that stands for nil is refused, wherever it stands", arguments: [0, 1, 2, 3])
+    @Test("The text $null, which stands for nil, is refused anywhere in a message", arguments: [0, 1, 2, 3])
     func null(place: Int) throws {
         struct Texts: Codable {
             var text = ""
@@ -125,7 +125,7 @@ struct MessageCoderTests {
         }
     }
 
-    @Test("Decoding errors name the real cause")
+    @Test("A decoding error names the actual cause")
     func causes() {
         func cause<Value: Decodable>(_ type: Value.Type, _ userInfo: [String: PropertyList]) -> String {
             do {
@@ -184,7 +184,7 @@ struct MessageCoderTests {
         var set: Set = [7]
     }
 
-    @Test("Each type becomes what Foundation makes of it")
+    @Test("The encoder writes each type as Foundation's encoder does")
     func encoding() throws {
         try encodesTheSame(Everything())
         try encodesTheSame(Nothing())
@@ -264,7 +264,7 @@ struct MessageCoderTests {
         }
     }
 
-    @Test("Nested containers, classes that inherit, and what is written late")
+    @Test("Nested containers, inheritance and late writes encode as with Foundation, and decode again")
     func containers() throws {
         let derived = Derived()
         derived.id = 7
@@ -284,7 +284,7 @@ struct MessageCoderTests {
         }
     }
 
-    @Test("What the wire can't carry is refused with the way to it")
+    @Test("A value that the wire format can't carry is refused with its key path")
     func refused() {
         func path(_ value: some Codable) -> String? {
             do throws(DistributedNotificationError) {
@@ -304,7 +304,7 @@ struct MessageCoderTests {
         #expect(path(Tree(depth: 5000, "a"))?.hasPrefix("userInfo.children[0]") == true)
     }
 
-    @Test("An error of decoding has the way to the value, and says what is there")
+    @Test("A decoding error contains the path of the value and the type found")
     func errors() {
         func text<Value: Decodable>(_ type: Value.Type, _ list: PropertyList) -> String {
             do {

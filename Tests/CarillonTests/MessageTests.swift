@@ -48,7 +48,7 @@ struct MessageTests {
         var decimal = Decimal(string: "1.25")!
     }
 
-    @Test("A type with everything arrives equal, by handler and by sequence")
+    @Test("A type with all kinds of Codable properties arrives unchanged at handlers and sequences")
     func everything() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
@@ -86,7 +86,7 @@ struct MessageTests {
         var value: [String: Int]
     }
 
-    @Test("What has no keys of its own travels as one value; what has one key of that name is no such thing")
+    @Test("A type without keys travels as one value, and a type with a key named value is encoded by its keys")
     func single() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -117,7 +117,7 @@ struct MessageTests {
         var bytes: Int
     }
 
-    @Test("What another program posts is a message if it has the keys; what is none is counted and left out")
+    @Test("A foreign post is a message if it has the keys, and other posts are counted and skipped")
     func undecodable() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -148,7 +148,7 @@ struct MessageTests {
         func encode(to encoder: any Encoder) throws { throw Reason() }
     }
 
-    @Test("What can't be a message is refused with a typed error, at once")
+    @Test("A message that can't be posted is refused at once with a typed error")
     func refused() async throws {
         let center = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
         func error(_ body: () throws(DistributedNotificationError) -> Void) -> DistributedNotificationError? {

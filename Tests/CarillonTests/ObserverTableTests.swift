@@ -8,7 +8,7 @@ import Testing
 
 @testable import Carillon
 
-@Suite("Observer table: the program's observers and the registrations that they share", .limited)
+@Suite("Observer table: the program's observers and their shared registrations", .limited)
 struct ObserverTableTests {
     private final class Token: Sendable {}
 
@@ -33,7 +33,7 @@ struct ObserverTableTests {
         #expect(table.count == 0)
     }
 
-    @Test("Observers come in the order in which they were added, across all registrations (C3)")
+    @Test("Observers are listed in the order of their addition, across all registrations (C3)")
     func order() {
         var table = ObserverTable()
         let tokens = (0..<6).map { _ in Token() }
@@ -42,7 +42,7 @@ struct ObserverTableTests {
         #expect(orders == orders.sorted() && orders.count == 6)
     }
 
-    @Test("Registering twice is there twice, and one removal removes both (C10)")
+    @Test("An observer added twice is listed twice, and one removal removes both (C10)")
     func twice() {
         var table = ObserverTable()
         let owner = Token()
@@ -53,7 +53,7 @@ struct ObserverTableTests {
         #expect(table.remove(of: owner) == .init())
     }
 
-    @Test("Removal by condition touches only what fulfils it, and only the owner's (C6)")
+    @Test("Removal by condition affects only matching observers of the given owner (C6)")
     func condition() {
         var table = ObserverTable()
         let (owner, other) = (Token(), Token())
@@ -69,7 +69,7 @@ struct ObserverTableTests {
         #expect(last == .init(unregistered: [key("a")]))
     }
 
-    @Test("Who asks again for the same registrations learns of what changed since")
+    @Test("Repeated queries for the same registrations reflect changes of the observers")
     func again() {
         var table = ObserverTable()
         let (one, other) = (Token(), Token())
@@ -86,7 +86,7 @@ struct ObserverTableTests {
         #expect(table.observers(of: keys).isEmpty)
     }
 
-    @Test("An object that is gone loses its observers, also when another has its address (C12)")
+    @Test("The observers of a deallocated object are removed, also if a new object has its address (C12)")
     func dead() {
         var table = ObserverTable()
         var owner: Token? = Token()
@@ -115,7 +115,7 @@ struct ObserverTableTests {
         Issue.record("the allocator never used an address again")
     }
 
-    @Test("An object may remove itself while it ends, as classes on macOS do")
+    @Test("An object may remove its observers in its deinit")
     func inDeinit() {
         final class Owner {
             var atEnd: (Owner) -> Void = { _ in }
@@ -133,14 +133,14 @@ struct ObserverTableTests {
         #expect(table.count == 0)
     }
 
-    @Test("Objects that are gone are found when others come, without any notification (C5, E1)")
+    @Test("Observers of deallocated objects are removed during later additions, without a notification (C5, E1)")
     func swept() {
         var table = ObserverTable()
         for number in 0..<10_000 { _ = add(&table, Token(), "\(number)", isToken: false) }
         #expect(table.count < 200)
     }
 
-    @Test("What an observer holds is not released by the table, but by who takes it out of it")
+    @Test("Objects captured by a removed observer are released by the caller, not inside the table")
     func released() {
         var table = ObserverTable()
         weak var held: Token?
@@ -159,7 +159,7 @@ struct ObserverTableTests {
         #expect(held == nil)
     }
 
-    @Test("A token that the program threw away keeps observing (C5)")
+    @Test("An observer remains after the program has discarded its token (C5)")
     func token() {
         var table = ObserverTable()
         _ = add(&table, Token(), "a")
@@ -167,7 +167,7 @@ struct ObserverTableTests {
         #expect(table.observers(of: [key("a")]).count == 1)
     }
 
-    @Test("A dead owner's registration that the new owner of the address wants is kept as it is")
+    @Test("A registration passes unchanged from a deallocated owner to a new owner at its address")
     func takenOver() {
         var table = ObserverTable()
         for _ in 0..<10_000 {
@@ -187,7 +187,7 @@ struct ObserverTableTests {
         Issue.record("the allocator never used an address again")
     }
 
-    @Test("Ten thousand observers of one name come and go in linear time")
+    @Test("Ten thousand observers of one name are added and removed without leaving observers")
     func many() {
         var table = ObserverTable()
         let tokens = (0..<10_000).map { _ in Token() }

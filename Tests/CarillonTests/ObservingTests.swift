@@ -7,9 +7,9 @@ import Testing
 import Carillon
 import CarillonTestLimits
 
-@Suite("Observing through the library, on a real bus", .limited)
+@Suite("Observers of the Swift library on a real bus", .limited)
 struct ObservingTests {
-    @Test("D2: the table of C1, for blocks, handles and methods")
+    @Test("D2: observers match by name and object as in the table of C1")
     func matching() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -27,7 +27,7 @@ struct ObservingTests {
             ])
     }
 
-    @Test("C3: observers run in the order in which they were added, across shared and different registrations")
+    @Test("C3: observers run in the order of their addition, across shared and separate registrations")
     func order() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -44,7 +44,7 @@ struct ObservingTests {
         #expect(ear.center.statistics.received == 2, "one signal for all of them, and one for the end")
     }
 
-    @Test("C10, C11: one registration at the service, however many observers share it")
+    @Test("C10, C11: observers of one name and object share one registration at the service")
     func shared() throws {
         let desk = try Desk()
         let center = desk.center()
@@ -61,7 +61,7 @@ struct ObservingTests {
         try expectObserverCounts([], on: desk.bus)
     }
 
-    @Test("The last observer of a registration goes and another comes, many times: it is there in the end")
+    @Test("An observer receives notifications after its registration was removed and added many times")
     func flicker() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -77,7 +77,7 @@ struct ObservingTests {
         #expect(try ear.everything(from: poster) == ["199"])
     }
 
-    @Test("C8: a removed observer is not called any more, also for what is on its way; an added one not for that post")
+    @Test("C8: a removed observer is not called again, and an observer added during a post not for that post")
     func changesInside() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -106,7 +106,7 @@ struct ObservingTests {
         #expect(heard == ["first 0", "done", "b 7", "added 1"])
     }
 
-    @Test("C6, C10: removing twice, strangers' tokens, what never observed, and optionals")
+    @Test("C6, C10: repeated and foreign removals have no effect, and an optional token is accepted")
     func removing() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -130,7 +130,7 @@ struct ObservingTests {
         #expect(try ear.everything(from: poster).suffix(1) == ["third 1"])
     }
 
-    @Test("C6: removal by name and object touches only what was added with them")
+    @Test("C6: removal by name and object removes only observers added with them")
     func removingByName() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -155,7 +155,7 @@ struct ObservingTests {
         withExtendedLifetime((target, other)) {}
     }
 
-    @Test("C7: an observation ends with its handle, or when it is cancelled")
+    @Test("C7: an observation ends with its handle or by cancellation")
     func handles() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -180,7 +180,7 @@ struct ObservingTests {
         try expectObserverCounts([1], on: desk.bus)
     }
 
-    @Test("C9: what a block holds may use the center in its deinit, whoever removes it")
+    @Test("C9: objects captured by a block may use the center in their deinit")
     func deinits() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -227,7 +227,7 @@ struct ObservingTests {
         withExtendedLifetime(outer) {}
     }
 
-    @Test("B4: refused observers are logged, counted and reported, and break nothing")
+    @Test("B4: refused observers are counted and reported, and other observers still work")
     func refused() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -255,7 +255,7 @@ struct ObservingTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("The object may come in Foundation's dress, and the empty string is no object (N3)")
+    @Test("An object may be an NSString, and the empty string is no object (N3)")
     func objects() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -271,7 +271,7 @@ struct ObservingTests {
         #expect(try ear.everything(from: poster) == ["o", "-"])
     }
 
-    @Test("Origin: poster, serial and sequence of what is being delivered (D4, D6)")
+    @Test("The origin of a delivery has its poster, serial number and sequence number (D4, D6)")
     func origin() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())

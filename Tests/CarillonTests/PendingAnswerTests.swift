@@ -22,7 +22,7 @@ struct PendingAnswerTests {
         await #expect(throws: DistributedNotificationError.cancelled) { try await task.value }
     }
 
-    @Test("A task that is cancelled waits no longer, also where the service stands still")
+    @Test("A cancelled task stops waiting at once, even if the service is stopped")
     func cancelled() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -51,7 +51,7 @@ struct PendingAnswerTests {
         #expect(try await values.refresh() == ["o": Level(percent: 1)], "a later one finds it")
     }
 
-    @Test("In a task that is cancelled already nothing is posted")
+    @Test("A task that is already cancelled does not post")
     func cancelledBefore() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -67,7 +67,7 @@ struct PendingAnswerTests {
     }
 
     /// It compiles: userInfo stays with the caller.
-    @Test("A userInfo of the main actor can be posted and waited for")
+    @Test("A userInfo of the main actor can be posted with a call that waits")
     @MainActor
     func isolation() async throws {
         final class Window {

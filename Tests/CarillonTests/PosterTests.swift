@@ -6,11 +6,11 @@ import Foundation
 import Testing
 
 /// Who posted, as programs are told it (P1).
-@Suite("P1: who posted, in the library", .limited)
+@Suite("P1: identity of posters in the library", .limited)
 struct PosterTests {
     private let name = Notification.Name("a")
 
-    @Test("A notification has a poster in blocks, in methods and in messages, as far as the program asked for it")
+    @Test("A notification carries exactly the requested details of its poster")
     func asked() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
@@ -42,7 +42,7 @@ struct PosterTests {
         withExtendedLifetime(token) {}
     }
 
-    @Test("A sequence gives origins beside its notifications", arguments: BusKind.available)
+    @Test("A sequence with origins returns each notification with its origin", arguments: BusKind.available)
     func sequence(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let (center, poster) = (desk.center(), desk.center())
@@ -60,7 +60,7 @@ struct PosterTests {
     }
 
     @Test(
-        "It is told again to the next service, and over a channel",
+        "The request for details is repeated to the next service, and applies to a channel",
         arguments: DistributedNotificationCenter.Transport.allCases)
     func nextService(transport: DistributedNotificationCenter.Transport) throws {
         let desk = try Desk()

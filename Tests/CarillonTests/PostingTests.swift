@@ -7,11 +7,11 @@ import Glibc
 import Synchronization
 import Testing
 
-@Suite("Posting through the library, on a real bus", .limited)
+@Suite("Posts of the Swift library on a real bus", .limited)
 struct PostingTests {
     private let name = Notification.Name("a")
 
-    @Test("D3: a post that waits learns how many clients it matched, not how many observers")
+    @Test("D3: a waiting post returns the number of matching clients, not of observers")
     func counts() async throws {
         let desk = try Desk()
         let (first, second, poster) = (desk.center(), desk.center(), desk.center())
@@ -32,7 +32,7 @@ struct PostingTests {
         #expect(poster.statistics.posted == 5 && poster.statistics.failedPosts == 0)
     }
 
-    @Test("B4, N3: what is refused before it leaves the process, by the throwing calls")
+    @Test("B4, N3: throwing calls refuse invalid posts before they leave the process")
     func refusedAtOnce() async throws {
         let center = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
         func error(
@@ -76,7 +76,7 @@ struct PostingTests {
         #expect(center.statistics.posted == 0)
     }
 
-    @Test("B4: the calls of macOS don't throw; they log, count and report")
+    @Test("B4: calls with macOS signatures count and report invalid posts instead of throwing")
     func refusedQuietly() throws {
         let desk = try Desk()
         let center = desk.center()
@@ -96,7 +96,7 @@ struct PostingTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("G1: postToAllSessions goes with the post, and is refused where nothing is let out")
+    @Test("G1: a post to all sessions is refused if no name is exported")
     func allSessions() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -113,7 +113,7 @@ struct PostingTests {
         #expect(try await center.postAndWait(named: name) == 0)
     }
 
-    @Test("E1: the service's limits come back as typed errors that name the limit")
+    @Test("E1: a post beyond a limit of the service fails with a typed error that contains the limit")
     func limits() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -145,7 +145,7 @@ struct PostingTests {
         return value
     }
 
-    @Test("N3: every type arrives through the real service as what it was")
+    @Test("N3: values of every type arrive unchanged through the real service")
     func roundTrips() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -219,7 +219,7 @@ struct PostingTests {
         #expect((try await trip(["a": 1]) as? NSDictionary)?["a"] as? Int == 1)
     }
 
-    @Test("D4: posts of one center arrive in their order, of whatever kind they are")
+    @Test("D4: posts of one center arrive in posting order, except for immediate ones, for all posting calls")
     func order() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -244,7 +244,7 @@ struct PostingTests {
         #expect(poster.statistics.posted == 2_001 && ear.center.statistics.received == 2_001)
     }
 
-    @Test("D1: nothing waits for a service that stands still; flush says so, and all goes out when it goes on")
+    @Test("D1: a stopped service blocks no call; flush fails, and all posts arrive after the service continues")
     func stopped() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -264,7 +264,7 @@ struct PostingTests {
         withExtendedLifetime(late) {}
     }
 
-    @Test("A center that was never used has nothing to flush, and needs no bus")
+    @Test("A center that was never used flushes at once and needs no bus")
     func unused() async {
         let center = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
         #expect(center.flush(timeout: 0))
@@ -272,7 +272,7 @@ struct PostingTests {
         #expect(center.connectionState == .connecting)
     }
 
-    @Test("Exit waits for what was posted, but not for ever: a service that stands still holds up nobody")
+    @Test("The exit of a program waits a limited time for a stopped service, and reports the lost posts")
     func exitWithUnsent() throws {
         let stage = try Stage()
         _ = try stage.run("carillon-macos-swift5", "post", "com.example.Posted")
@@ -286,7 +286,7 @@ struct PostingTests {
                 || result.standardError.contains("posts may be lost with the end of the program"), "\(result)")
     }
 
-    @Test("E10: exit under load loses nothing, however long it takes, and says nothing", arguments: BusKind.available)
+    @Test("E10: exit under load loses no posts and reports none", arguments: BusKind.available)
     func exitUnderLoad(kind: BusKind) throws {
         let stage = try Stage(.before, kind)
         func posted() throws -> Int {
@@ -307,7 +307,7 @@ struct PostingTests {
     }
 
     @Test(
-        "E10: posts that the service refuses are counted, told, and have flush say false",
+        "E10: refused posts are counted and reported, and make flush return false",
         arguments: [DistributedNotificationCenter.Transport.bus, .channel])
     func refused(transport: DistributedNotificationCenter.Transport) throws {
         let desk = try Desk()
@@ -343,7 +343,7 @@ struct PostingTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("E10: what a flush did not get to know is not told by it")
+    @Test("E10: a failure that a cancelled flush did not report is reported by the next flush")
     func flushes() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -364,7 +364,7 @@ struct PostingTests {
         #expect(center.flush(timeout: 20))
     }
 
-    @Test("E10: the first posts of a program are told once when the service is killed", arguments: [1, 2, 5, 20])
+    @Test("E10: first posts in flight to a killed service are counted once as lost", arguments: [1, 2, 5, 20])
     func killedAtFirst(count: Int) throws {
         let desk = try Desk()
         try ProcessState.stop(desk.service.pid)
@@ -385,7 +385,7 @@ struct PostingTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("E10: posts on their way to a service that is killed are told as uncertain, and the next flush is none")
+    @Test("E10: posts in flight to a killed service are reported as uncertain, and the next flush fails")
     func killedService() throws {
         let desk = try Desk()
         let center = desk.center()
@@ -414,7 +414,7 @@ struct PostingTests {
     }
 
     @Test(
-        "E10: posts that nobody waits for are confirmed by themselves, so that no service that ends later alarms",
+        "E10: posts without an answer are confirmed automatically, so that no later end of a service reports losses",
         arguments: [SIGTERM, SIGKILL], BusKind.available)
     func confirmed(signal: Int32, kind: BusKind) throws {
         let desk = try Desk(kind)
@@ -439,7 +439,7 @@ struct PostingTests {
     }
 
     @Test(
-        "E10: a service that ends in order answers behind posts on their way, and the bus keeps the rest for the next one"
+        "E10: a service that ends in order answers posts in flight, and the bus keeps the rest for the next service"
     )
     func endsInOrder() throws {
         let bus = try PrivateBus(activations: [.service()])
@@ -470,7 +470,7 @@ struct PostingTests {
         withExtendedLifetime(observer) {}
     }
 
-    @Test("Failures that come in a row are few events, and each different one is there")
+    @Test("Repeated post failures are reported in few events")
     func fewEvents() throws {
         let bus = try PrivateBus()
         let center = DistributedNotificationCenter(busAddress: bus.address)
@@ -488,7 +488,7 @@ struct PostingTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("Exit without any bus ends at once and says what was lost")
+    @Test("The exit of a program without a bus reports the failed posts")
     func exitWithoutBus() throws {
         let stage = try Stage()
         stage.bus.stop()
@@ -497,7 +497,7 @@ struct PostingTests {
         #expect(result.standardError.contains(" have failed, and 0 may be lost"), "\(result)")
     }
 
-    @Test("Events are told until the handle goes away, and also as local notifications")
+    @Test("Events arrive until the handle ends, and states also as local notifications")
     func events() throws {
         let desk = try Desk()
         let center = desk.center()
@@ -526,7 +526,7 @@ struct PostingTests {
         NotificationCenter.default.removeObserver(token)
     }
 
-    @Test("A center that goes away sends what waits, and leaves the bus")
+    @Test("A center that is released sends its waiting posts and leaves the bus")
     func deinitialised() throws {
         let desk = try Desk()
         let ear = try Ear(desk)

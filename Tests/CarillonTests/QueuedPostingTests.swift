@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Notification queues in front of the center", .limited)
 struct QueuedPostingTests {
-    @Test("B13: a queue of this process's in front of the center, of which similar ones go as one")
+    @Test("B13: a local notification queue coalesces similar notifications for the distributed center")
     func queued() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())

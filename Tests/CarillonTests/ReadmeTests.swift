@@ -5,9 +5,9 @@ import CarillonTestSupport
 import Foundation
 import Testing
 
-@Suite("The example of README.md", .limited)
+@Suite("The examples of README.md", .limited)
 struct ReadmeTests {
-    @Test("It is the program in Examples, which hears its own post and prints it")
+    @Test("The first example equals the program in Examples, which receives and prints its own post")
     func example() async throws {
         let root = URL(fileURLWithPath: Executables.packageRoot)
         let source = try String(
@@ -25,7 +25,7 @@ struct ReadmeTests {
         #expect(result.exitCode == 0 && result.standardOutput == "saved: report.txt 4711\n", "\(result)")
     }
 
-    @Test("The two lines of presence are these, and do what it says")
+    @Test("The two lines about presence work as described, and are equal in README.md and the documentation")
     func presence() async throws {
         let readme = try String(
             contentsOf: URL(fileURLWithPath: Executables.packageRoot).appendingPathComponent("README.md"),

@@ -10,7 +10,7 @@ import Testing
 @testable import Carillon
 
 /// What arrived, on its way to the program's observers: decoded when one looks at it, once for all (F3).
-@Suite("F3: what arrived, and who looks at it", .limited)
+@Suite("F3: decoding of received notifications", .limited)
 struct ReceivedTests {
     private func received(_ userInfo: [String: PropertyList], isShared: Bool) throws -> ReceivedNotification {
         let signal = NotificationSignal(
@@ -20,7 +20,7 @@ struct ReceivedTests {
         return ReceivedNotification(try #require(all?.first), isShared: isShared)
     }
 
-    @Test("F3: several observers, on several threads, get what was decoded once")
+    @Test("F3: several observers on several threads share one decoded userInfo")
     func once() throws {
         let received = try received(["n": .uint32(4_000_000_000), "text": .string("text")], isShared: true)
         let seen = Locked<[ObjectIdentifier?]>([])
@@ -33,7 +33,7 @@ struct ReceivedTests {
         #expect(received.userInfo == ["n": .uint32(4_000_000_000), "text": .string("text")])
     }
 
-    @Test("A single observer gets the same, and nothing is kept for others")
+    @Test("A notification for a single observer is decoded each time, and no copy is kept")
     func single() throws {
         let received = try received(["n": .uint32(4_000_000_000)], isShared: false)
         let (first, second) = (received.notification, received.notification)
@@ -46,7 +46,7 @@ struct ReceivedTests {
         #expect(empty.notification.userInfo == nil)
     }
 
-    @Test("T2: it counts its bytes on the wire, and for several observers what is kept of it besides")
+    @Test("T2: a notification counts its bytes on the wire, and for several observers also its decoded values")
     func byteCount() throws {
         let data: [String: PropertyList] = ["data": .data([UInt8](repeating: 1, count: 10_000))]
         let alone = try received(data, isShared: false).byteCount

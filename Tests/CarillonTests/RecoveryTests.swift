@@ -8,7 +8,7 @@ import Testing
 
 @testable import Carillon
 
-@Suite("Recovery: another service, another bus (E3)", .limited, .serialized)
+@Suite("Recovery after a change of the service or the bus (E3)", .limited, .serialized)
 struct RecoveryTests {
     private static func center(on bus: PrivateBus) -> DistributedNotificationCenter {
         let center = DistributedNotificationCenter(busAddress: bus.address)
@@ -33,7 +33,7 @@ struct RecoveryTests {
         var testDescription: String { rawValue }
     }
 
-    @Test("A service that is killed ten times under load costs no registration", arguments: Memory.allCases)
+    @Test("All registrations survive ten kills of the service under load", arguments: Memory.allCases)
     func killed(memory: Memory) async throws {
         let service = try PrivateBus.Activation.service()
         let activation =
@@ -103,7 +103,7 @@ struct RecoveryTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("A new service that knows nothing is told about the suspension before the observers")
+    @Test("A new service without state receives the suspension before the observers")
     func suspension() async throws {
         let bus = try PrivateBus()
         let environment = ["XDG_RUNTIME_DIR": ""]
@@ -129,7 +129,7 @@ struct RecoveryTests {
         withExtendedLifetime(second) {}
     }
 
-    @Test("A bus that comes back at its address is connected to again, and the observers are registered there")
+    @Test("A client reconnects to a bus that restarts at its address, and registers its observers again")
     func bus() async throws {
         let directory = try TemporaryDirectory()
         let address = "unix:path=\(directory.entry("bus"))"
@@ -183,7 +183,7 @@ struct RecoveryTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("Without a service and without a bus, posts that want an outcome get a typed error")
+    @Test("Waiting posts fail with a typed error without a service or without a bus")
     func typedErrors() async throws {
         let bus = try PrivateBus()
         let center = Self.center(on: bus)
@@ -204,7 +204,7 @@ struct RecoveryTests {
         }
     }
 
-    @Test("Holes in the count, losses that the service announces, and strangers' signals")
+    @Test("Gaps in sequence numbers and announced losses are reported, and signals of strangers are ignored")
     func gaps() async throws {
         let bus = try PrivateBus()
         let service = try FakeService(on: bus)
@@ -238,7 +238,7 @@ struct RecoveryTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("P3: an observer that policy takes away is told as one that is refused, with a typed error")
+    @Test("P3: an observer removed by policy is reported as refused with a typed error")
     func revoked() async throws {
         let bus = try PrivateBus()
         let service = try FakeService(on: bus)

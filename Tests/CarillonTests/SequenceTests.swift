@@ -9,7 +9,7 @@ import Testing
 struct SequenceTests {
     private let name = Notification.Name("a")
 
-    @Test("It observes from the call on, in order, with everything that a notification has")
+    @Test("A sequence delivers all matching notifications in order, from its creation on")
     func order() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
@@ -25,7 +25,7 @@ struct SequenceTests {
         #expect(numbers == (0..<50).map { $0 * 2 })
     }
 
-    @Test("Beyond its bound the oldest are dropped, which is counted and reported", arguments: [1, 2, 10])
+    @Test("A full sequence discards the oldest notifications, and counts and reports them", arguments: [1, 2, 10])
     func overflow(limit: Int) async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -48,7 +48,7 @@ struct SequenceTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("A reader that is late all the time is told of it seldom, and of all that was lost")
+    @Test("A slow reader's losses are all reported, in few events")
     func storm() async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -70,7 +70,7 @@ struct SequenceTests {
         withExtendedLifetime((observation, notifications)) {}
     }
 
-    @Test("Messages have values first, and a pause between them, too")
+    @Test("A message sequence can begin with retained values, and can have a minimum interval")
     func messageOptions() async throws {
         struct Progress: DistributedMessage, Equatable {
             static let name = Notification.Name("progress")
@@ -88,7 +88,7 @@ struct SequenceTests {
         #expect(await seldom.next() == Progress(number: 6))
     }
 
-    @Test("A cancelled reader ends, and so does the registration")
+    @Test("A cancelled reader ends together with its registration")
     func cancelled() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -106,7 +106,7 @@ struct SequenceTests {
         try expectObserverCounts([], on: desk.bus)
     }
 
-    @Test("Each iterator is a reader of its own, and one that is cancelled ends for itself")
+    @Test("Each iterator receives all notifications, and cancellation ends only its own iterator")
     func readers() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -132,7 +132,7 @@ struct SequenceTests {
         iterators = []
     }
 
-    @Test("It has the values that there are, and no more than one in an interval (R2, R5)")
+    @Test("A sequence can begin with retained values, and can have a minimum interval (R2, R5)")
     func values() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())
@@ -147,7 +147,9 @@ struct SequenceTests {
         #expect(numbers == [0, 4])
     }
 
-    @Test("T3: a reader on the main actor lets others come in between", .timeLimit(.minutes(1)))
+    @Test(
+        "T3: a reader on the main actor lets other blocks of the main queue run between notifications",
+        .timeLimit(.minutes(1)))
     @MainActor
     func turns() async throws {
         let desk = try Desk()
@@ -181,7 +183,7 @@ struct SequenceTests {
         }
     }
 
-    @Test("A sequence that is refused, or whose center is gone, is over", .timeLimit(.minutes(1)))
+    @Test("A sequence ends if its observer is refused or its center is released", .timeLimit(.minutes(1)))
     func over() async throws {
         let desk = try Desk()
         for await _ in desk.center().notifications(named: name) { Issue.record("nobody has posted") }
@@ -191,7 +193,7 @@ struct SequenceTests {
         #expect(center.statistics.refusedObservers == 2)
     }
 
-    @Test("A sequence that is thrown away, read or not, leaves no registration")
+    @Test("A discarded sequence leaves no registration, read or unread")
     func thrownAway() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -214,7 +216,7 @@ struct SequenceTests {
         static let name = Notification.Name("note")
     }
 
-    @Test("An object in Foundation's dress, as on macOS")
+    @Test("A sequence accepts an NSString as object and refuses an object that is no string")
     func foundation() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -228,7 +230,7 @@ struct SequenceTests {
         #expect(center.statistics.refusedObservers == 1)
     }
 
-    @Test("Held while suspended, as the behavior says")
+    @Test("A sequence of a suspended client receives notifications on resume by its suspension behavior")
     func suspended() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())

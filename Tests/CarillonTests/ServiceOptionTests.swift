@@ -5,7 +5,7 @@ import CarillonTestSupport
 import Foundation
 import Testing
 
-@Suite("What the service does for posters and observers of the Swift library", .limited)
+@Suite("Options of the service for posters and observers of the Swift library", .limited)
 struct ServiceOptionTests {
     private func centers(_ bus: PrivateBus) -> (DistributedNotificationCenter, DistributedNotificationCenter) {
         let centers = (
@@ -16,7 +16,7 @@ struct ServiceOptionTests {
         return centers
     }
 
-    @Test("Q7: posts when idle, coalesced on the name, arrive as one, the last")
+    @Test("Q7: when-idle posts that coalesce by name arrive as one notification, the last")
     func coalesced() async throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -43,7 +43,7 @@ struct ServiceOptionTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("M6, A2: run-loop mode and automatic suspension reach the service; a mode that it does not know is refused")
+    @Test("M6, A2: observers with known run-loop modes are registered, and an unknown mode is refused")
     func options() async throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -65,7 +65,7 @@ struct ServiceOptionTests {
         withExtendedLifetime((handle, urgent, ordinary, refused, service)) {}
     }
 
-    @Test("D6: an observer can ask who posted; elsewhere there is no answer")
+    @Test("D6: an observer can read the origin of a notification, and other code reads none")
     func origin() async throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)

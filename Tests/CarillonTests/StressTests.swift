@@ -7,13 +7,13 @@ import Synchronization
 import Testing
 
 /// Everything at once from many threads. `tools/test-threads` runs it under the thread sanitizer.
-@Suite("Stress: many threads add, remove, post and receive (C9)", .serialized, .limited)
+@Suite("Stress of centers by many threads that add, remove, post and receive (C9)", .serialized, .limited)
 struct StressTests {
     private static let threads = 8
     /// What each thread does so often; bounded by work and not by time, so that every run does the same.
     private static let rounds = Int(ProcessInfo.processInfo.environment["CARILLON_STRESS"] ?? "") ?? 150
 
-    @Test("One center, used by eight threads: no deadlock, nothing left over, and whoever stays hears all in order")
+    @Test("A center used by eight threads has no deadlock, loss, reordering or leftover registration")
     func oneCenter() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -65,7 +65,7 @@ struct StressTests {
         #expect(center.statistics.failedPosts == 0 && center.statistics.refusedObservers == 0)
     }
 
-    @Test("Many centers that come and go on as many threads")
+    @Test("Short-lived centers on many threads lose no posts and leave no registrations")
     func manyCenters() async throws {
         let desk = try Desk()
         let ear = try Ear(desk)

@@ -9,7 +9,9 @@ import Testing
 struct SuspensionTests {
     typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
 
-    @Test("S1: what each behavior makes of three notifications while suspended", arguments: Behavior.allCases)
+    @Test(
+        "S1: a suspended client receives three notifications as its suspension behavior requires",
+        arguments: Behavior.allCases)
     func behaviors(behavior: Behavior) throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -27,7 +29,7 @@ struct SuspensionTests {
         #expect(try ear.everything(from: poster) == expected)
     }
 
-    @Test("S2, S3: one order over all behaviors; what is due at once brings what was held before")
+    @Test("S2, S3: held notifications have one order over all behaviors, and immediate ones flush the queue")
     func together() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -47,7 +49,7 @@ struct SuspensionTests {
         #expect(try ear.everything(from: poster) == ["h 1", "c 3", "h 4", "i 10", "h 11"])
     }
 
-    @Test("S3: a poster that asks for it reaches suspended programs, in every spelling", arguments: 0..<5)
+    @Test("S3: a deliver-immediately post reaches a suspended client by every posting call", arguments: 0..<5)
     func asked(spelling: Int) async throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -71,7 +73,7 @@ struct SuspensionTests {
         var number: Int
     }
 
-    @Test("The property tells what was said last, and the service's word reaches the program as an event")
+    @Test("The property shows the last set suspension, and changes by the service arrive as events")
     func property() throws {
         let desk = try Desk()
         let ear = try Ear(desk)
@@ -89,7 +91,7 @@ struct SuspensionTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("S1: one client's suspension is nothing to another one in the same process")
+    @Test("S1: the suspension of one client does not affect another client of the process")
     func others() throws {
         let desk = try Desk()
         let (first, second, poster) = (try Ear(desk), try Ear(desk), desk.center())

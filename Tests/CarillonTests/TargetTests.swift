@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Methods of objects as observers (C5), and operation queues (C4)", .limited)
 struct TargetTests {
-    @Test("C5: a target is not kept alive, and its registration goes with it")
+    @Test("C5: the center does not keep a target alive, and its registration ends after the target")
     func weakly() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -31,7 +31,7 @@ struct TargetTests {
         try eventually("its registration is gone") { try observerCounts(on: desk.bus) == [1] }
     }
 
-    @Test("C5: a target that removes itself in its deinit leaves nothing behind, without any notification")
+    @Test("C5: a target that removes itself in its deinit leaves no registration, without any notification")
     func removingItself() throws {
         final class Target {
             let center: DistributedNotificationCenter
@@ -50,7 +50,7 @@ struct TargetTests {
         try expectObserverCounts([], on: desk.bus)
     }
 
-    @Test("E1, C5: targets that nobody removes and that hear nothing do not use up the registrations")
+    @Test("E1, C5: registrations of released targets without notifications do not accumulate")
     func leftBehind() throws {
         let desk = try Desk()
         let center = desk.center()
@@ -66,7 +66,7 @@ struct TargetTests {
         static let shared = OtherActor()
     }
 
-    @Test("Methods run where they are isolated: nowhere in particular, on the main actor; no other one is accepted")
+    @Test("A method of the main actor runs there, and a method of another actor is refused")
     func isolation() throws {
         @MainActor final class MainTarget {
             nonisolated let heard: Inbox<String>
@@ -102,7 +102,7 @@ struct TargetTests {
         withExtendedLifetime((main, other, plain)) {}
     }
 
-    @Test("B13: methods without a parameter, with Foundation's class, with anything")
+    @Test("B13: observer methods may take no parameter, an NSNotification or Any")
     func shapes() throws {
         final class Target: Sendable {
             let heard: Inbox<String>
@@ -128,7 +128,7 @@ struct TargetTests {
         #expect(try ear.everything(from: poster).count == 3)
     }
 
-    @Test("M4: blocks and methods on the thread of a main context, in its modes, as long as it lives")
+    @Test("M4: observers of a main context run in its modes, and their registrations end with the context")
     func contexts() throws {
         final class Target: Sendable {
             let heard: Inbox<String>
@@ -158,7 +158,7 @@ struct TargetTests {
         withExtendedLifetime((observations, target)) {}
     }
 
-    @Test("C5: a target that another thread releases while its method runs is alive until that returns")
+    @Test("C5: a target released by another thread during its method remains alive until the method returns")
     func releasedElsewhere() async throws {
         final class Target: Sendable {
             private let state = Locked(["alive"])
@@ -200,7 +200,7 @@ struct TargetTests {
         try eventually("their registration is gone") { try observerCounts(on: desk.bus) == [] }
     }
 
-    @Test("C4: blocks run on the queue that they asked for, in order, also when it runs several at once")
+    @Test("C4: blocks run in order on their operation queue, even if the queue runs several at once")
     func queues() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -219,7 +219,7 @@ struct TargetTests {
         #expect(try places.wait(for: 500).allSatisfy { $0 })
     }
 
-    @Test("C4: a queue that stands still holds up nobody else, and loses nothing")
+    @Test("C4: a suspended operation queue delays no other observer and loses no notification")
     func standing() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -234,7 +234,7 @@ struct TargetTests {
         #expect(ear.heard.all.filter { $0.hasPrefix("standing") } == ["standing 0", "standing 1", "standing 2"])
     }
 
-    @Test("C4: the center keeps the queue of an observer")
+    @Test("C4: the center keeps the operation queue of an observer alive")
     func kept() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -243,7 +243,7 @@ struct TargetTests {
         try eventually("the notification") { ear.heard.contains { $0 == "a 0" } }
     }
 
-    @Test("T2: what waits too long on a queue is bounded; the oldest go, and the program is told how many")
+    @Test("T2: notifications waiting for a queue are limited in bytes; the oldest are discarded and reported")
     func bounded() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())

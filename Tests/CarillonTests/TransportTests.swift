@@ -32,7 +32,9 @@ struct TransportTests {
         try eventually("\(transport) is in use") { center.transportInUse == transport }
     }
 
-    @Test("What is posted and heard over channels is all there, in order, with outcomes", arguments: BusKind.available)
+    @Test(
+        "All notifications posted and received over channels arrive in order, and posts have outcomes",
+        arguments: BusKind.available)
     func works(kind: BusKind) async throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -62,7 +64,7 @@ struct TransportTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("One that observes and then posts hears itself, whichever way each of them goes")
+    @Test("A center that registers and then posts receives its post during the change to a channel")
     func own() async throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -79,7 +81,7 @@ struct TransportTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("E3: the service is killed again and again: channels come back, and nothing is heard twice or out of order")
+    @Test("E3: channels are opened again after each kill of the service, without repeated or reordered notifications")
     func killed() async throws {
         let bus = try PrivateBus()
         let (center, poster) = (Self.center(on: bus), Self.center(on: bus))
@@ -111,7 +113,9 @@ struct TransportTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("The configuration forbids channels and allows them again: nothing is lost", arguments: BusKind.available)
+    @Test(
+        "No notification is lost when the configuration forbids channels and allows them again",
+        arguments: BusKind.available)
     func forbidden(kind: BusKind) async throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -146,7 +150,7 @@ struct TransportTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("It is changed while posts go: none is lost, twice, or out of order")
+    @Test("Changes of the transport during posts cause no loss, repetition or reordering")
     func changed() async throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -175,7 +179,9 @@ struct TransportTests {
         withExtendedLifetime(service) {}
     }
 
-    @Test("Whoever runs a program may choose for it, on every loop", arguments: LoopStyle.allCases)
+    @Test(
+        "The environment variable CARILLON_TRANSPORT selects the transport in every loop style",
+        arguments: LoopStyle.allCases)
     func environment(style: LoopStyle) throws {
         let stage = try Stage()
         let program = try RunningCommand(

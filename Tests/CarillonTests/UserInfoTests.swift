@@ -7,13 +7,13 @@ import Testing
 
 @testable import Carillon
 
-@Suite("userInfo in Swift and Foundation dress (N3)", .limited)
+@Suite("userInfo with types of Swift and Foundation (N3)", .limited)
 struct UserInfoTests {
     private func roundTrip(_ value: Any) throws -> Any {
         try #require(UserInfoDecoder.decode(UserInfoEncoder.encode(["key": value]))["key"])
     }
 
-    @Test("Int, Double, Bool, String, Data and Date arrive as what they were, not as a neighbour type")
+    @Test("Int, Double, Bool, String, Data and Date arrive with their own type")
     func exact() throws {
         for value in [0, 1, -1, Int.max, Int.min] {
             let back = try roundTrip(value)
@@ -71,7 +71,7 @@ struct UserInfoTests {
         #expect(try roundTrip(NSMutableString("text")) as? String == "text")
     }
 
-    @Test("Collections are read as collections of what they hold")
+    @Test("Collections arrive with the types of their elements")
     func collections() throws {
         #expect(try roundTrip([1, 2, 3]) as? [Int] == [1, 2, 3])
         #expect(try roundTrip(["a", "b"]) as? [String] == ["a", "b"])
@@ -82,7 +82,7 @@ struct UserInfoTests {
     }
 
     @Test(
-        "Anything else is refused, with the way to it",
+        "A value of any other type is refused with its key path",
         arguments: [
             Refused(userInfo: ["a": URL(string: "http://x")!], path: "userInfo.a"),
             Refused(userInfo: ["a": NSNull()], path: "userInfo.a"),
@@ -109,7 +109,7 @@ struct UserInfoTests {
         #expect(!reason.isEmpty)
     }
 
-    @Test("A key that is no String is refused, and so is one with a NUL character")
+    @Test("A key that is no string or contains a NUL character is refused")
     func keys() {
         for (userInfo, path) in [([1: "x"], "userInfo[1]"), (["a\0": 1], "userInfo.a\0")]
             as [([AnyHashable: Any], String)]
@@ -122,7 +122,7 @@ struct UserInfoTests {
         }
     }
 
-    @Test("Of two keys that are one text, as String and NSString, one arrives")
+    @Test("Two keys with equal text, a String and an NSString, arrive as one")
     func keysOfTwoTypes() throws {
         let userInfo: [AnyHashable: Any] = [AnyHashable("a"): 1, AnyHashable(NSString("a")): 1, "b": 2]
         let entries = try UserInfoEncoder.entries(of: userInfo)
@@ -174,7 +174,7 @@ struct UserInfoTests {
         try MessageCoder.message(Value.self, from: UserInfoEncoder.encode(MessageCoder.userInfo(of: value)))
     }
 
-    @Test("Codable types arrive as they were")
+    @Test("Codable types arrive unchanged")
     func messages() throws {
         let sample = Sample()
         #expect(try codableRoundTrip(sample) == sample)
@@ -190,7 +190,7 @@ struct UserInfoTests {
         #expect(try codableRoundTrip(Empty()) == Empty())
     }
 
-    @Test("A message is a userInfo with the keys of its type, that any program can write")
+    @Test("A message is a userInfo with the keys of its type, which any program can post")
     func keysOfMessages() throws {
         let userInfo = try UserInfoEncoder.encode(MessageCoder.userInfo(of: Inner()))
         #expect(userInfo == ["flag": .boolean(true), "numbers": .array([.int64(1), .int64(2)])])

@@ -10,7 +10,7 @@ import Testing
 struct ValueTests {
     private let name = Notification.Name("org.example.State")
 
-    @Test("What is posted to stay is read, observed and removed later", arguments: BusKind.available)
+    @Test("A retained post can later be read, observed and removed by another client", arguments: BusKind.available)
     func stays(kind: BusKind) async throws {
         let desk = try Desk(kind)
         let (poster, center) = (desk.center(), desk.center())
@@ -73,7 +73,8 @@ struct ValueTests {
     }
 
     @Test(
-        "R5: a thousand reports come as few, and the last; what makes no sense is refused", arguments: BusKind.available
+        "R5: an observer with an interval gets few of a thousand posts, and the last; invalid intervals are refused",
+        arguments: BusKind.available
     )
     func thinned(kind: BusKind) async throws {
         let desk = try Desk(kind)
@@ -106,7 +107,7 @@ struct ValueTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("Presence ends with the center, and a value with its time; what makes no sense is refused at once")
+    @Test("A while-connected value ends with its center, an expiring value at its time; invalid times are refused")
     func ends() async throws {
         let desk = try Desk()
         let center = desk.center()
@@ -127,7 +128,7 @@ struct ValueTests {
         }
     }
 
-    @Test("A service that lost its state gives values to those who wanted them, again")
+    @Test("After a kill of the service an observer of values receives new values, and no earlier value twice")
     func again() async throws {
         let desk = try Desk()
         let (poster, center) = (desk.center(), desk.center())

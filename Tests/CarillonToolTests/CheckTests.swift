@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// `carillon check` and `carillon reload`.
-@Suite("E9: configuration is checked before it is used", .serialized, .limited)
+@Suite("E9: carillon check and carillon reload", .serialized, .limited)
 struct CheckTests {
     private func check(_ files: [String], home: TemporaryDirectory) throws -> CommandResult {
         try Command.run(
@@ -16,7 +16,7 @@ struct CheckTests {
             ])
     }
 
-    @Test("Each file is told, and each mistake with its line")
+    @Test("check reports every file, and every mistake with its file and line")
     func files() throws {
         let home = try TemporaryDirectory()
         try home.write("[Limits]\nname-length=10\n", to: "good.conf")
@@ -33,7 +33,7 @@ struct CheckTests {
         #expect(lines.last == "\(home.entry("none.conf")): there is no such file", "\(both)")
     }
 
-    @Test("Without a file those of the machine are checked")
+    @Test("check without arguments examines the configuration files that the service would read")
     func machine() throws {
         let home = try TemporaryDirectory()
         let none = try check([], home: home)
@@ -45,7 +45,9 @@ struct CheckTests {
         #expect(wrong.exitCode == 1 && wrong.standardError.contains("/carillon.conf:1: '[Limits'"), "\(wrong)")
     }
 
-    @Test("reload puts in force what is right, and says what is wrong", arguments: BusKind.available)
+    @Test(
+        "reload applies a correct configuration, and rejects a faulty one with file, line and reason",
+        arguments: BusKind.available)
     func reload(kind: BusKind) throws {
         let bell = try Bell(kind)
         try bell.bus.configure("[Limits]\nname-length=4\n")

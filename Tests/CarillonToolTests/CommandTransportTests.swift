@@ -17,7 +17,7 @@ struct CommandTransportTests {
         ).standardOutput
     }
 
-    @Test("It posts and observes so where the environment says it", arguments: BusKind.available)
+    @Test("CARILLON_TRANSPORT=channel makes post and observe use a channel", arguments: BusKind.available)
     func works(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe("Ding", "--json", "--count", "3", environment: Self.channel)
@@ -35,7 +35,7 @@ struct CommandTransportTests {
         #expect(refused.exitCode == 1, "\(refused)")
     }
 
-    @Test("A word that is none of the two is the bus")
+    @Test("An unknown value of CARILLON_TRANSPORT selects the bus")
     func nonsense() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--count", "1", environment: ["CARILLON_TRANSPORT": "pigeon"])

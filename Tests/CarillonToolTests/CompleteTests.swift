@@ -13,7 +13,7 @@ struct CompleteTests {
         return result.standardOutput.split(separator: "\n").map(String.init)
     }
 
-    @Test("Names, their objects, and clients, as a running service knows them", arguments: BusKind.available)
+    @Test("complete offers the names, objects and clients that the running service knows", arguments: BusKind.available)
     func known(kind: BusKind) throws {
         let bell = try Bell(kind)
         let environment = bell.bus.environment
@@ -46,7 +46,7 @@ struct CompleteTests {
         other.terminate()
     }
 
-    @Test("No service is started, and none is missed; no bus neither")
+    @Test("complete starts no service, and reports no error if the service or the bus is missing")
     func none() throws {
         let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
         #expect(try complete("get", "", environment: bus.environment) == ["words"])
@@ -57,7 +57,7 @@ struct CompleteTests {
             try complete("forg", environment: nowhere) == ["words", "forget\tRemove the retained values of a name"])
     }
 
-    @Test("A service that does not answer is not waited for")
+    @Test("complete returns without names if the service does not respond")
     func stopped() throws {
         let bell = try Bell()
         try bell.post("Ding", "--retain")
@@ -67,7 +67,7 @@ struct CompleteTests {
         #expect(try complete("get", "", environment: bell.bus.environment) == ["words"])
     }
 
-    @Test("It is for shells: anything else is exit code 1", arguments: [[], ["--"], ["get", ""]])
+    @Test("complete exits with code 1 unless its arguments are '-- WORD'", arguments: [[], ["--"], ["get", ""]])
     func usage(arguments: [String]) throws {
         let result = try Command.run(
             try Bell.path(), ["complete"] + arguments, environment: ["PATH": "/usr/bin:/bin"])
@@ -80,17 +80,21 @@ struct CompleteTests {
     "B3: completion in shells", .serialized, .enabled(if: TmuxScreen.isInstalled, "tmux is not installed"),
     .limited)
 struct ShellCompletionTests {
-    @Test("bash")
+    @Test("bash completes commands, options, option values, names, clients and objects")
     func bash() throws {
         try check("bash --norc --noprofile", setUp: "source \(Self.folder)/carillon")
     }
 
-    @Test("zsh", .enabled(if: Command.find("zsh") != nil, "zsh is not installed"))
+    @Test(
+        "zsh completes commands, options, option values, names, clients and objects",
+        .enabled(if: Command.find("zsh") != nil, "zsh is not installed"))
     func zsh() throws {
         try check("zsh -f", setUp: "fpath=(\(Self.folder) $fpath); autoload -U compinit; compinit -u -D")
     }
 
-    @Test("fish", .enabled(if: Command.find("fish") != nil, "fish is not installed"))
+    @Test(
+        "fish completes commands, options, option values, names, clients and objects",
+        .enabled(if: Command.find("fish") != nil, "fish is not installed"))
     func fish() throws {
         // What it suggests while nobody asks would be on the screen, too.
         try check(

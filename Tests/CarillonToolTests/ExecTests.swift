@@ -6,9 +6,11 @@ import CarillonTestSupport
 import Foundation
 import Testing
 
-@Suite("B3: carillon observe hands on what arrives", .serialized, .limited)
+@Suite("B3: carillon observe --exec and --popup", .serialized, .limited)
 struct ExecTests {
-    @Test("--exec runs a command for each, in order, with the fields and the JSON", arguments: BusKind.available)
+    @Test(
+        "--exec runs a command for each notification, in order, with its fields as variables and its JSON as input",
+        arguments: BusKind.available)
     func fields(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe(
@@ -25,7 +27,7 @@ struct ExecTests {
         #expect(try ObservedLine(lines[3]).userInfoText == #"{"a": {"b": 2}, "no name": 1}"#)
     }
 
-    @Test("One runs at a time: what comes meanwhile waits, in order, and is done before it ends")
+    @Test("--exec runs one command at a time; later notifications wait in order and are processed before the exit")
     func order() throws {
         let bell = try Bell()
         let directory = try TemporaryDirectory()
@@ -42,7 +44,7 @@ struct ExecTests {
         #expect(observer.standardOutput == (1...40).map { "\($0)\n" }.joined())
     }
 
-    @Test("A command that fails is told, the next is run all the same, and the exit status is 7")
+    @Test("A failed --exec command is reported, the next one runs, and the exit status is 7")
     func failing() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--count", "3", "--exec", #"test $CARILLON_INFO_n != 2 || exit 5"#)
@@ -51,7 +53,7 @@ struct ExecTests {
         #expect(observer.standardError.contains("it ended with status 5"))
     }
 
-    @Test("A command that reads nothing, and userInfo larger than an environment, are no trouble")
+    @Test("--exec tolerates a command that reads no input, and userInfo that is too large for the environment")
     func large() throws {
         let bell = try Bell()
         let observer = try bell.observe(
@@ -69,7 +71,7 @@ struct ExecTests {
         #expect(lines[0] == "none 0" && Int(lines[1]) ?? 0 > 300_000 && lines[2] == #"{"a": 1} 1"#)
     }
 
-    @Test("More than can wait for a slow command is told, and the exit status is 4")
+    @Test("Notifications beyond the queue of a slow --exec command are dropped and reported, with exit status 4")
     func tooSlow() throws {
         let bell = try Bell()
         let directory = try TemporaryDirectory()
@@ -95,7 +97,7 @@ struct ExecTests {
         #expect(numbers == numbers.sorted())
     }
 
-    @Test("Interrupted with something undone, it says how much, and the exit status is 4")
+    @Test("An interrupted observe reports the number of unprocessed notifications, and exits with status 4")
     func interrupted() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--exec", "echo $CARILLON_INFO_n; sleep 600 & echo $!; wait")
@@ -175,7 +177,8 @@ struct ExecTests {
     }
 
     @Test(
-        "--popup shows them on the desktop; the next of its kind takes the place of one", arguments: BusKind.available)
+        "--popup shows notifications on the desktop, and one of an equal name and object replaces the previous one",
+        arguments: BusKind.available)
     func popups(kind: BusKind) throws {
         let bell = try Bell(kind)
         let desktop = try Desktop(on: bell.bus)
@@ -193,7 +196,7 @@ struct ExecTests {
         try desktop.leave()
     }
 
-    @Test("Without a program that shows popups the exit status is 2, and that is said")
+    @Test("Without a notification server, --popup reports the reason and exits with status 2")
     func noPopups() throws {
         let bell = try Bell()
         let observer = try bell.observe("--popup")

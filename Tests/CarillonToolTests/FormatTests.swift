@@ -5,7 +5,7 @@ import CarillonWire
 import Foundation
 import Testing
 
-@Suite("B3: how carillon prints notifications", .serialized, .limited)
+@Suite("B3: output formats of notifications", .serialized, .limited)
 struct FormatTests {
     /// What one line of `--format` makes of a post.
     private func printed(_ format: String, _ bell: Bell, post: String...) throws -> String {
@@ -17,7 +17,7 @@ struct FormatTests {
         return String(wait.standardOutput.dropLast())
     }
 
-    @Test("--format has each field, entries of userInfo, and the usual escapes")
+    @Test("--format prints every field, entries of userInfo, and the usual escapes")
     func fields() throws {
         let bell = try Bell()
         #expect(
@@ -61,13 +61,13 @@ struct FormatTests {
         #expect(held.standardOutput == expected + "\n")
     }
 
-    @Test("What others named can't move a terminal's cursor")
+    @Test("Control and direction characters in names and userInfo are printed as escapes")
     func harmless() throws {
         let bell = try Bell()
         #expect(try printed("%n %{a}", bell, post: "D\u{1B}[2J", "a=\u{202E}x") == #"D\u001b[2J \u202ex"#)
     }
 
-    @Test("--long has each entry on a line of its own, what is in it further in")
+    @Test("--long prints each entry of userInfo on a line of its own, with nested entries indented")
     func long() throws {
         let bell = try Bell()
         let result = try bell.run(
@@ -85,7 +85,9 @@ struct FormatTests {
                 """, "\(result)")
     }
 
-    @Test("--since-registration marks what was there before, and numbers what came", arguments: BusKind.available)
+    @Test(
+        "--since-registration marks retained values as 'before', and later posts with time and sequence number",
+        arguments: BusKind.available)
     func marks(kind: BusKind) throws {
         let bell = try Bell(kind)
         try bell.post("Level", "--retain", "n=1")
@@ -100,7 +102,7 @@ struct FormatTests {
         #expect(try ObservedLine(json.standardOutput).members["sinceRegistration"] is Double)
     }
 
-    @Test("A name that looks like a pattern is taken as it is, and that is said")
+    @Test("A name with pattern characters is matched literally, with a hint to use --glob")
     func pattern() throws {
         let bell = try Bell()
         let observer = try bell.observe("com.example.*", "--count", "1")
@@ -111,7 +113,7 @@ struct FormatTests {
         #expect(observer.standardOutput == "com.example.*\n")
     }
 
-    @Test("monitor chooses and prints as observe does, behind the poster")
+    @Test("monitor filters and prints notifications like observe, with the poster in front")
     func monitor() throws {
         let bell = try Bell()
         let monitor = try RunningCommand(
@@ -123,7 +125,7 @@ struct FormatTests {
         #expect(monitor.standardOutput.wholeMatch(of: /:1\.\d+  ab  \{"n": 1\}\n/) != nil, "\(monitor.transcript)")
     }
 
-    @Test("Colors are for terminals, or for who asks for them")
+    @Test("Piped output has colors only with --color always, and JSON has none")
     func colors() throws {
         let bell = try Bell()
         func line(_ options: String...) throws -> String {

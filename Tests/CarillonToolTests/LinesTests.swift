@@ -12,7 +12,7 @@ struct LinesTests {
             environment: bell.bus.environment.merging(["INPUT": input]) { $1 })
     }
 
-    @Test("Each line is a post, in order: pairs or JSON, added to what the command line says")
+    @Test("--lines posts each line of pairs or JSON in order, and adds the pairs of the command line")
     func lines() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--json", "--count", "4")
@@ -27,7 +27,7 @@ struct LinesTests {
     }
 
     @Test(
-        "Pairs are quoted as in a shell",
+        "Pairs in a line are quoted as in a shell",
         arguments: [
             (#"a="two words" b='it"s'"#, #"{"a": "two words", "b": "it\"s"}"#),
             (#"a=x\ y "b=1""#, #"{"a": "x y", "b": 1}"#), (#"a="\"q\"\x" b="#, #"{"a": "\"q\"\\x", "b": ""}"#),
@@ -40,7 +40,7 @@ struct LinesTests {
         #expect(try ObservedLine(observer.nextLine()).userInfoText == expected)
     }
 
-    @Test("A quote without its end is named")
+    @Test("An unclosed quote or a final backslash is reported with its line number")
     func unquoted() throws {
         let bell = try Bell()
         let result = try run(bell, ["Ding", "--lines"], input: "a='x\nb=\"y\nc=\\")
@@ -51,7 +51,7 @@ struct LinesTests {
         }
     }
 
-    @Test("A line that is wrong is named, the others are posted, and the exit code is 1")
+    @Test("A wrong line is reported, the other lines are posted, and the exit code is 1")
     func wrong() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--count", "2")
@@ -62,7 +62,7 @@ struct LinesTests {
         #expect(try observer.waitForExit() == .exited(0))
     }
 
-    @Test("F1: what is refused is told in words and by the error's name, whether it went alone or with others")
+    @Test("F1: each refused post is reported with its line and the error's name, in a batch or alone")
     func refused() throws {
         let bell = try Bell()
         let name = String(repeating: "x", count: 2000)
@@ -82,7 +82,7 @@ struct LinesTests {
         #expect(repeated.exitCode == 1 && told.count == 300 && told[299].hasPrefix("carillon: post 300: "), "\(told)")
     }
 
-    @Test("A shell script's reports, when idle and coalesced on the name, cost one delivery (Q7)")
+    @Test("Q7: a hundred when-idle posts of a shell script that coalesce by name cost one delivery")
     func coalesced() throws {
         let bell = try Bell()
         let observer = try bell.observe("Progress", "--json", "--count", "2")
@@ -103,7 +103,7 @@ struct LinesTests {
         #expect(status.standardOutput.contains(/\n\s+delivered\s+2\s/), "\(status)")
     }
 
-    @Test("However often the service is idle meanwhile, each of a thousand reports is delivered or replaced (Q7)")
+    @Test("Q7: each of a thousand coalescing when-idle posts is either delivered or coalesced")
     func thousand() throws {
         let bell = try Bell()
         let observer = try bell.observe("Progress", "--json")
@@ -119,7 +119,7 @@ struct LinesTests {
         #expect(counts.reduce(0, +) == 1000, "\(status)")
     }
 
-    @Test("No input is no post; more lines than may wait for an answer all arrive")
+    @Test("Empty input makes no post, and 3,000 lines, more than may await an answer, all arrive")
     func amounts() throws {
         let bell = try Bell()
         #expect(try run(bell, ["Ding", "--lines"], input: "").exitCode == 0)

@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// B3: no loss, of notifications or of output, without a word on standard error, in the JSON, and in the exit status.
-@Suite("B3: carillon tells what was lost", .serialized, .limited)
+@Suite("B3: reports of lost notifications and lost output", .serialized, .limited)
 struct LossTests {
     /// A bus whose service keeps four notifications for a client that does not read.
     private struct Stage {
@@ -40,7 +40,7 @@ struct LossTests {
         }
     }
 
-    @Test("S4: what the service lost for it stands on standard error, in --json, and in the exit status")
+    @Test("S4: observe reports the service's losses on standard error, in --json, and by exit status 4")
     func dropped() throws {
         let stage = try Stage()
         let observer = try stage.observe("Ding", "--json")
@@ -62,7 +62,7 @@ struct LossTests {
         #expect(arrived + lost == 600)
     }
 
-    @Test("Without a loss the exit status is 0, and nothing is told")
+    @Test("Without a loss, observe reports none and exits with status 0")
     func nothingLost() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--json", "--count", "3")
@@ -72,7 +72,7 @@ struct LossTests {
     }
 
     @Test(
-        "Standard output that is full ends it with status 5, and says why",
+        "A command whose standard output is full ends with status 5 and names the cause",
         arguments: ["observe", "--version", "status"])
     func fullOutput(command: String) throws {
         let bell = try Bell()
@@ -86,7 +86,7 @@ struct LossTests {
         #expect(observer.standardError.contains("carillon: standard output: No space left on device"))
     }
 
-    @Test("A pipe that somebody made non-blocking, and that is read slowly, loses no line")
+    @Test("A non-blocking pipe that is read slowly loses no line of output")
     func nonBlockingPipe() throws {
         let bell = try Bell()
         let script = """

@@ -16,7 +16,8 @@ struct MonitorTests {
     }
 
     @Test(
-        "B3: it shows all posts with their posters, and posters are told of no receiver", arguments: BusKind.available)
+        "B3: carillon monitor shows all posts with their posters, and does not count as a receiver",
+        arguments: BusKind.available)
     func all(kind: BusKind) throws {
         let bell = try Bell(kind)
         let monitor = try monitor(on: bell, "--count", "3")
@@ -36,7 +37,7 @@ struct MonitorTests {
         #expect(Set(lines.compactMap { $0.split(separator: " ").first }).count == 3, "each by another poster")
     }
 
-    @Test("B3: over a channel it sees the same, with names, objects and --json as observe has them")
+    @Test("B3: monitor over a channel filters by names and object, and prints the same JSON as observe")
     func channel() throws {
         let bell = try Bell()
         let monitor = try monitor(
@@ -51,7 +52,7 @@ struct MonitorTests {
             Set(lines[0].members.keys) == ["name", "object", "userInfo", "observers", "poster", "serial", "sequence"])
     }
 
-    @Test("B3: it is listed as what it is, and ends with 3 at its --timeout")
+    @Test("B3: carillon observers lists a monitor as such, and monitor exits with 3 at its --timeout")
     func listed() throws {
         let bell = try Bell()
         let running = try monitor(on: bell)
@@ -64,7 +65,7 @@ struct MonitorTests {
         #expect(wrong.exitCode == 1, "\(wrong)")
     }
 
-    @Test("E3: the service is killed: it says so, and goes on")
+    @Test("E3: monitor reports the return of a killed service, and continues")
     func killed() throws {
         let bell = try Bell()
         let monitor = try monitor(on: bell)

@@ -8,7 +8,7 @@ import Testing
 @Suite("carillon observe: signals, pipes and restarts", .serialized, .limited)
 struct ObserveLifeTests {
     @Test(
-        "B3: interrupted, it is done without --count (0), and was stopped short with it (130)",
+        "B3: an interrupted observe exits with 0 without --count, and with 130 before --count is reached",
         arguments: [SIGINT, SIGTERM])
     func interrupted(signal: Int32) throws {
         let bell = try Bell()
@@ -22,7 +22,7 @@ struct ObserveLifeTests {
         #expect(try counting.waitForExit() == .exited(130))
     }
 
-    @Test("B3: a reader of standard output that goes away ends it")
+    @Test("B3: observe ends when the reader of its standard output ends")
     func closedOutput() throws {
         let bell = try Bell()
         let pipeline = try RunningCommand(
@@ -37,7 +37,9 @@ struct ObserveLifeTests {
         }
     }
 
-    @Test("E3: it survives the service, says that there may be a gap, and goes on", arguments: BusKind.available)
+    @Test(
+        "E3: observe survives a kill of the service, reports a possible gap, and continues",
+        arguments: BusKind.available)
     func restart(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe("Ding", "Dong", "--count", "3")
@@ -56,7 +58,7 @@ struct ObserveLifeTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: a service that ended in order and comes back is registered with anew", arguments: BusKind.available)
+    @Test("E3: observe registers again after an orderly restart of the service", arguments: BusKind.available)
     func orderlyRestart(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe("Ding", "--count", "1")
@@ -69,7 +71,9 @@ struct ObserveLifeTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: after several restarts each name is registered once", arguments: BusKind.available)
+    @Test(
+        "E3: after several kills of the service, observe has one registration for each name",
+        arguments: BusKind.available)
     func restarts(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         var service = try ServiceProcess(on: bus)
@@ -87,7 +91,7 @@ struct ObserveLifeTests {
         #expect(service.isRunning)
     }
 
-    @Test("E3: where the bus starts the service again, each name is registered once as well")
+    @Test("E3: after restarts of the service by bus activation, observe has one registration for each name")
     func activated() throws {
         let bus = try PrivateBus(activations: [.service()])
         let observer = try RunningCommand(

@@ -32,7 +32,9 @@ struct ObserveTests {
         #expect(try observer.waitForExit() == .exited(0))
     }
 
-    @Test("P1: --details tells who posted, and when, also when that has ended", arguments: ["observe", "monitor"])
+    @Test(
+        "P1: --details prints the poster's identity and the time, also of a poster that has ended",
+        arguments: ["observe", "monitor"])
     func details(word: String) throws {
         let bell = try Bell()
         func start(_ arguments: String...) throws -> RunningCommand {
@@ -54,7 +56,7 @@ struct ObserveTests {
         #expect(text.hasSuffix("Z]") && text.contains(", time \(Calendar.current.component(.year, from: Date()))-"))
     }
 
-    @Test("R5: --interval prints the first, and the newest of what comes meanwhile")
+    @Test("R5: --interval prints the first notification, and then the newest of each interval")
     func interval() throws {
         let bell = try Bell()
         // Longer each time, until all posts fall into one interval.
@@ -75,7 +77,7 @@ struct ObserveTests {
         }
     }
 
-    @Test("C1: without names, every name; with names, these")
+    @Test("C1: observe without names prints all names, and with names only these")
     func names() throws {
         let bell = try Bell()
         let all = try bell.observe("--count", "4")
@@ -87,7 +89,7 @@ struct ObserveTests {
         #expect(two.standardOutput == "Ding\nDong\n")
     }
 
-    @Test("D6: a name that is given twice is one observer, and a notification comes once")
+    @Test("D6: a name given twice makes one observer, and each notification arrives once")
     func sameNameTwice() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "Ding", "--json", "--count", "2")
@@ -99,7 +101,7 @@ struct ObserveTests {
         #expect(try ObservedLine(try observer.nextLine()).members["sequence"] as? Int == 2)
     }
 
-    @Test("C1: --object narrows, and does not match a post without one")
+    @Test("C1: --object matches only posts of that object, and no post without an object")
     func object() throws {
         let bell = try Bell()
         let observer = try bell.observe("--object", "bell", "--count", "2")
@@ -114,7 +116,7 @@ struct ObserveTests {
         #expect(named.standardOutput == "Ding  bell\n")
     }
 
-    @Test("D4: posts of one program come in their order, and none is missing")
+    @Test("D4: posts of consecutive commands arrive in order, and none is missing")
     func order() throws {
         let bell = try Bell()
         let observer = try bell.observe("--count", "100")
@@ -125,7 +127,7 @@ struct ObserveTests {
         #expect(observer.standardOutput == (0..<100).map { "Ding  {\"n\": \($0)}\n" }.joined())
     }
 
-    @Test("B3: --count that is reached ends it with 0, also with a --timeout; further ones are not printed")
+    @Test("B3: observe exits with 0 when its --count is reached before its --timeout")
     func count() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--count", "1", "--timeout", "60")
@@ -134,7 +136,7 @@ struct ObserveTests {
         #expect(observer.standardOutput == "Ding  {\"a\": 1}\n")
     }
 
-    @Test("B3: --timeout ends it with 3, whatever came before")
+    @Test("B3: observe exits with 3 at its --timeout, even after notifications")
     func timeout() throws {
         let bell = try Bell()
         let silent = try bell.run("observe", "Ding", "--timeout", "0.1")
@@ -153,7 +155,8 @@ struct ObserveTests {
         Issue.record("nothing came within a minute")
     }
 
-    @Test("B3: standard error tells what is observed, and standard output is only for notifications")
+    @Test(
+        "B3: observe announces the observed names on standard error, and prints only notifications on standard output")
     func announcement() throws {
         let bell = try Bell()
         func announced(_ arguments: String...) throws -> String {
@@ -169,7 +172,7 @@ struct ObserveTests {
         #expect(try observer.nextErrorLine() == "observing Ding, Dong about bell")
     }
 
-    @Test("For people: control characters can't reach the terminal")
+    @Test("Control characters in names, objects and userInfo are printed as escapes")
     func escapes() throws {
         let bell = try Bell()
         let observer = try bell.observe("--count", "4")
@@ -188,7 +191,7 @@ struct ObserveTests {
                 """#)
     }
 
-    @Test("For people: what turns the direction of text round can't hide in a line")
+    @Test("Characters that reverse the direction of text are never printed raw")
     func bidirectional() throws {
         let bell = try Bell()
         let observer = try bell.observe("--count", "1")
@@ -197,7 +200,7 @@ struct ObserveTests {
         #expect(!observer.standardOutput.unicodeScalars.contains("\u{202E}"), "\(observer.transcript)")
     }
 
-    @Test("LC_ALL=C: arguments and output are UTF-8 all the same", arguments: ["C", "POSIX", "de_DE.ISO-8859-1"])
+    @Test("Arguments and output are UTF-8 in every locale", arguments: ["C", "POSIX", "de_DE.ISO-8859-1"])
     func locale(name: String) throws {
         let bell = try Bell()
         let observer = try bell.observe(
@@ -214,7 +217,7 @@ struct ObserveTests {
         #expect(try ObservedLine(try json.nextLine()).userInfoText == #"{"ü": "ß"}"#)
     }
 
-    @Test("Behind -- everything is an argument")
+    @Test("Arguments of post behind -- are never options")
     func doubleDash() throws {
         let bell = try Bell()
         let observer = try bell.observe("--count", "4")
@@ -227,7 +230,7 @@ struct ObserveTests {
             observer.standardOutput == "--Ding\n-Ding  bell  {\"-a\": 1}\nDing  {\"--a\": 1}\n--  {\"a\": 1}\n")
     }
 
-    @Test("post says nothing, and with --verbose how many clients matched")
+    @Test("post prints no output by default, and the number of matching clients with --verbose")
     func verbose() throws {
         let bell = try Bell()
         let silent = try bell.run("post", "Ding")

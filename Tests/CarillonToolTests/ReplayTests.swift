@@ -4,9 +4,9 @@ import CarillonTestSupport
 import Foundation
 import Testing
 
-@Suite("B3: carillon records and replays, and posts repeatedly", .serialized, .limited)
+@Suite("B3: carillon observe --record, carillon replay, and post --repeat", .serialized, .limited)
 struct ReplayTests {
-    @Test("What was recorded is posted again as it was, in its order", arguments: BusKind.available)
+    @Test("replay posts a recording again, unchanged and in order", arguments: BusKind.available)
     func roundTrip(kind: BusKind) throws {
         let bell = try Bell(kind)
         let directory = try TemporaryDirectory()
@@ -34,7 +34,7 @@ struct ReplayTests {
         #expect(try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n").count == 4)
     }
 
-    @Test("It is played at its pace, or at a multiple of that, and never faster")
+    @Test("replay --speed 2 posts a recording in order, and not faster than at twice its pace")
     func pace() throws {
         let bell = try Bell()
         let directory = try TemporaryDirectory()
@@ -54,7 +54,7 @@ struct ReplayTests {
         #expect(times[1] - started >= 249 && times[2] >= times[1] && times[3] - started >= 499, "\(times)")
     }
 
-    @Test("A line that is wrong is named, the others are posted; what was lost in a recording is told")
+    @Test("replay reports wrong lines and the recorded losses, and posts the other lines")
     func wrong() throws {
         let bell = try Bell()
         let observer = try bell.observe("--count", "2")
@@ -89,7 +89,8 @@ struct ReplayTests {
         #expect(replay.standardError.contains("11 notifications were lost when this was recorded"))
     }
 
-    @Test("A recording that can't be written ends the observer with status 5", arguments: ["observe", "monitor"])
+    @Test(
+        "observe and monitor exit with status 5 if the recording can't be written", arguments: ["observe", "monitor"])
     func full(command: String) throws {
         let bell = try Bell()
         let observer = try RunningCommand(
@@ -100,7 +101,7 @@ struct ReplayTests {
         #expect(observer.standardError.contains("/dev/full: No space left on device"))
     }
 
-    @Test("--repeat posts so many times, in order and on one connection")
+    @Test("--repeat posts the given number of times, in order and over one connection")
     func repeated() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--count", "1000", "--format", "%p %q %{n}")
@@ -112,7 +113,7 @@ struct ReplayTests {
         #expect(Set(lines.map { $0[2] }) == ["1"])
     }
 
-    @Test("--delay lies between repetitions, and one that is refused is named")
+    @Test("--delay separates the repetitions, and a refused repetition is reported by its number")
     func delayed() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--count", "3", "--json", "--details")
@@ -129,7 +130,7 @@ struct ReplayTests {
         #expect(refused.standardError.contains(try Regex("post 2: .*limit")), "\(refused)")
     }
 
-    @Test("--json - reads standard input, and refuses what is no UTF-8 or no object")
+    @Test("--json - reads standard input, and refuses invalid UTF-8 and JSON that is not an object")
     func standardInput() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--json", "--count", "1")

@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonTool
 
 /// What `carillon status`, `clients` and `observers` show.
-@Suite("B3: carillon looks into the service", .serialized, .limited)
+@Suite("B3: carillon status, clients and observers", .serialized, .limited)
 struct StatusTests {
     private func lines(_ result: CommandResult) throws -> [String] {
         try #require(result.exitCode == 0, "\(result)")
@@ -22,7 +22,9 @@ struct StatusTests {
         try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
     }
 
-    @Test("A service that does not run is not started: exit code 2", arguments: ["status", "clients", "observers"])
+    @Test(
+        "status, clients and observers start no service, and exit with code 2 without one",
+        arguments: ["status", "clients", "observers"])
     func notRunning(command: String) throws {
         let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
         let result = try Command.run(try Bell.path(), [command], environment: bus.environment)
@@ -31,7 +33,7 @@ struct StatusTests {
         #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
     }
 
-    @Test("status counts, for people and for programs")
+    @Test("status prints the service's statistics, for people and as JSON")
     func status() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding")
@@ -56,7 +58,7 @@ struct StatusTests {
         observer.terminate()
     }
 
-    @Test("clients --posters lists who has posted and is there, the busiest first, whether it observes or not")
+    @Test("clients --posters lists the connected posters, the busiest first, with or without observers")
     func posters() throws {
         let bell = try Bell()
         #expect(try lines(bell.run("clients", "--posters")).count == 1, "the titles")
@@ -79,7 +81,7 @@ struct StatusTests {
         observer.terminate()
     }
 
-    @Test("G1: post --all-sessions asks for that, and status shows other sessions where there may be some")
+    @Test("G1: post --all-sessions requires an export list, and status shows sessions only where one is configured")
     func sessions() throws {
         let bell = try Bell()
         #expect(try !lines(bell.run("status")).map(words).contains { $0.first == "sessions" })
@@ -135,7 +137,7 @@ struct StatusTests {
         #expect(policy["open-names"] as? [String] == ["Ding", "org.x.*"])
     }
 
-    @Test("clients and observers list who is there and what for")
+    @Test("clients lists the connected clients, and observers their registrations")
     func lists() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "Dong", "--object", "the door\n")
@@ -164,7 +166,7 @@ struct StatusTests {
     }
 
     @Test(
-        "Arguments that mean nothing are exit code 1",
+        "Invalid arguments cause exit status 1",
         arguments: [["status", "x"], ["clients", "x"], ["observers", "x", "y"], ["status", "--no-such-option"]])
     func usage(arguments: [String]) throws {
         let result = try Command.run(try Bell.path(), arguments, environment: ["PATH": "/usr/bin:/bin"])

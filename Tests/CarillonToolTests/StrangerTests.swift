@@ -8,7 +8,7 @@ import Foundation
 import Testing
 
 /// A program that is no notification center and has the service's name.
-@Suite("carillon: a name in a stranger's hand", .serialized, .limited)
+@Suite("carillon with another program as owner of the service's name", .serialized, .limited)
 struct StrangerTests {
     /// Takes the name on a thread of its own, and answers as a program does that knows nothing of it, or never.
     private final class Stranger: @unchecked Sendable {
@@ -41,7 +41,9 @@ struct StrangerTests {
         }
     }
 
-    @Test("E6: one that answers otherwise is told at once, with its process", arguments: BusKind.available)
+    @Test(
+        "E6: a name owner that is no notification center is reported with its process, and the exit code is 2",
+        arguments: BusKind.available)
     func answers(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let stranger = try Stranger(on: bus, answers: true)
@@ -56,7 +58,8 @@ struct StrangerTests {
     }
 
     @Test(
-        "E6: one that takes the name after a crash is told; the next center is observed", arguments: BusKind.available)
+        "E6: a foreign owner of the name after a crash is reported, and the next center is observed",
+        arguments: BusKind.available)
     func afterACrash(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe("Ding", "--count", "1")
@@ -71,7 +74,9 @@ struct StrangerTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: one that does not answer is told as that, and waited for", arguments: BusKind.available)
+    @Test(
+        "E3: post reports a service that does not respond with its process, and waits for the service",
+        arguments: BusKind.available)
     func silent(kind: BusKind) throws {
         let bell = try Bell(kind)
         try bell.service.stop()

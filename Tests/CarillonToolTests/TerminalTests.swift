@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonTool
 
 /// Tables, sizes and times for people, and what becomes of them where there is no terminal.
-@Suite("B3: what the command shows to people", .limited)
+@Suite("B3: tables, numbers and colors for people", .limited)
 struct TerminalTests {
     private let paper = Terminal(width: nil, hasColors: false)
 
@@ -19,7 +19,7 @@ struct TerminalTests {
         return table
     }
 
-    @Test("Columns are aligned by what is seen; nothing in a cell moves the cursor; no line ends with blanks")
+    @Test("Table columns align by display width, cells have no control characters, and lines no trailing blanks")
     func aligned() {
         #expect(
             table().lines(on: paper) == [
@@ -30,12 +30,12 @@ struct TerminalTests {
             ])
     }
 
-    @Test("Without titles")
+    @Test("A table can be printed without titles")
     func titles() {
         #expect(table().lines(on: paper, showsTitles: false).count == 3)
     }
 
-    @Test("On a terminal no line is wider than that, and texts give way before numbers", arguments: 1...60)
+    @Test("A table fits the width of the terminal, and shortens texts before it omits columns", arguments: 1...60)
     func narrow(width: Int) {
         let lines = table().lines(on: Terminal(width: width, hasColors: false))
         for line in lines { #expect(DisplayWidth.columns(of: line) <= width, "\(line)") }
@@ -49,7 +49,7 @@ struct TerminalTests {
         for title in hidden { #expect(!lines[0].contains(title), "\(lines)") }
     }
 
-    @Test("A column has room for its title, or is left out")
+    @Test("A column that is too narrow for its title is omitted")
     func titlesAreWhole() {
         var table = Table([Table.Column("name"), Table.Column("suspended"), Table.Column("flow")])
         table.append(["Ding", "true", "open"])
@@ -73,7 +73,7 @@ struct TerminalTests {
         #expect(Terminal(width: width, hasColors: false).wrapped(text) == lines)
     }
 
-    @Test("A number is whole or not there")
+    @Test("A number that does not fit is omitted, not shortened")
     func numbers() {
         var table = Table([Table.Column("name"), Table.Column("count", .right)])
         table.append(["Ding", "123456"])
@@ -81,7 +81,7 @@ struct TerminalTests {
         #expect(table.lines(on: Terminal(width: 11, hasColors: false)).last == "Ding")
     }
 
-    @Test("Styles are there where there are colors, and take no room")
+    @Test("Cell styles apply on a terminal with colors, and take no width")
     func styles() {
         var table = Table([Table.Column("name"), Table.Column("count")])
         table.append([Table.Cell("Ding", .bad), "1"])
@@ -90,7 +90,7 @@ struct TerminalTests {
     }
 
     @Test(
-        "Sizes",
+        "Sizes are shown with binary units",
         arguments: [
             (0, "0 B"), (812, "812 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4_928_307, "4.7 MiB"),
             (1_048_575, "1.0 MiB"), (102_348, "99.9 KiB"), (102_400, "100 KiB"), (128 << 20, "128 MiB"),
@@ -101,7 +101,7 @@ struct TerminalTests {
     }
 
     @Test(
-        "Durations",
+        "Durations are shown in readable units",
         arguments: [
             (-1, "0.0 s"), (0, "0.0 s"), (0.44, "0.4 s"), (9.94, "9.9 s"), (9.95, "10 s"), (59.6, "1 min"),
             (200, "3 min 20 s"), (18_120, "5 h 2 min"), (792_000, "9 d 4 h"), (.infinity, "for ever"),
@@ -110,13 +110,15 @@ struct TerminalTests {
         #expect(Readable.duration(seconds: seconds) == text)
     }
 
-    @Test("Durations without tenths", arguments: [(-1, "0 s"), (0.4, "0 s"), (4.6, "5 s"), (3600, "1 h")])
+    @Test(
+        "Durations in whole seconds are rounded and have no tenths",
+        arguments: [(-1, "0 s"), (0.4, "0 s"), (4.6, "5 s"), (3600, "1 h")])
     func wholeDurations(seconds: Double, text: String) {
         #expect(Readable.duration(wholeSeconds: seconds) == text)
     }
 
     @Test(
-        "How long ago",
+        "Ages are shown in one readable unit",
         arguments: [
             (-5, "now"), (0.9, "now"), (12.7, "12 s ago"), (185, "3 min ago"), (7300, "2 h ago"), (200_000, "2 d ago"),
         ])
@@ -124,14 +126,16 @@ struct TerminalTests {
         #expect(Readable.ago(seconds: seconds) == text)
     }
 
-    @Test("Rates", arguments: [(0, "0"), (0.01, "<0.1"), (0.23, "0.2"), (9.96, "10"), (3400.4, "3400")])
+    @Test(
+        "Rates have one decimal below ten, and none above",
+        arguments: [(0, "0"), (0.01, "<0.1"), (0.23, "0.2"), (9.96, "10"), (3400.4, "3400")])
     func rates(perSecond: Double, text: String) {
         #expect(Readable.rate(perSecond) == text)
     }
 
     // MARK: The command
 
-    @Test("--color decides, and else NO_COLOR and what standard output is")
+    @Test("--color overrides NO_COLOR and TERM, and a pipe gets no colors without --color")
     func colors() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding")

@@ -6,7 +6,7 @@ import Testing
 
 /// `carillon top` on a terminal, as tmux shows it.
 @Suite(
-    "B3: carillon top, on the screen", .serialized, .enabled(if: TmuxScreen.isInstalled, "tmux is not installed"),
+    "B3: the screen of carillon top", .serialized, .enabled(if: TmuxScreen.isInstalled, "tmux is not installed"),
     .limited)
 struct TopScreenTests {
     /// The command on a screen, run by a shell there.
@@ -36,7 +36,7 @@ struct TopScreenTests {
         lines.filter { $0.hasPrefix(":") }.map { $0.split(separator: " ")[4] }
     }
 
-    @Test("Clients with what they do; keys choose order, filter, view; the help tells the keys")
+    @Test("top shows clients and values with their rates; keys select order, filter, view, pause and help")
     func keys() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding")
@@ -135,7 +135,8 @@ struct TopScreenTests {
         third.terminate()
     }
 
-    @Test("G2: the line of a bridge comes and goes with it, with what it does in a second, and holds nothing up")
+    @Test(
+        "G2: top shows the state and rates of a bridge while one runs, and is not delayed by one that does not respond")
     func bridge() throws {
         let bell = try Bell()
         let screen = try start(on: bell.bus)
@@ -165,7 +166,7 @@ struct TopScreenTests {
         try screen.wait(for: "END-0")
     }
 
-    @Test("It follows the size of the terminal, and rows that have no room are reached")
+    @Test("top adapts to the size of the terminal, and scrolls to rows beyond it")
     func size() throws {
         let bell = try Bell()
         for n in 1...30 { try bell.post("value.\(n)", "--retain") }
@@ -190,7 +191,7 @@ struct TopScreenTests {
         try screen.wait(for: "END-0")
     }
 
-    @Test("E3: it waits for a service, and for the next one, and starts none")
+    @Test("E3: top waits for a service and for its successor, and starts none")
     func waits() throws {
         let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
         let screen = try start(on: bus)
@@ -211,7 +212,7 @@ struct TopScreenTests {
     /// A key that ends it, or the number of a signal.
     static let ends = ["q", "C-c", "C-\\", "\(SIGINT)", "\(SIGTERM)", "\(SIGQUIT)", "\(SIGHUP)"]
 
-    @Test("The terminal is as before, whatever ended it", arguments: ends)
+    @Test("top restores the terminal, whether a key or a signal ends the program", arguments: ends)
     func restores(end: String) throws {
         let bell = try Bell()
         let screen = try start(on: bell.bus)
@@ -232,7 +233,7 @@ struct TopScreenTests {
         try screen.wait("the modes are as before") { $0.contains("SAME") }
     }
 
-    @Test("Control-Z gives the terminal to the shell, and fg takes it again")
+    @Test("Control-Z returns the terminal to the shell, and fg resumes top")
     func stopped() throws {
         let bell = try Bell()
         let screen = try TmuxScreen(environment: bell.bus.environment)
@@ -250,7 +251,7 @@ struct TopScreenTests {
     }
 
     @Test(
-        "Where there is no ncurses, or it does not know the terminal, that is said, and what does without",
+        "Without ncurses or a known terminal, carillon top reports the cause and the --batch alternative",
         arguments: [
             ("LD_LIBRARY_PATH=$HOME", "libncursesw.so.6"), ("TERM=dumb", "TERM"), ("TERM=no-such", "'no-such'"),
             ("TERM=", "TERM"),

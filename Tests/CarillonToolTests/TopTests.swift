@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// `carillon top` on paper.
-@Suite("B3: carillon top, printed", .serialized, .limited)
+@Suite("B3: carillon top --batch and --json", .serialized, .limited)
 struct TopTests {
     private func json(_ line: String) throws -> [String: Any] {
         try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
@@ -15,7 +15,7 @@ struct TopTests {
         try RunningCommand(try Bell.path(), ["top"] + arguments, environment: bell.bus.environment)
     }
 
-    @Test("As JSON: what happens in a second is null at first, then what clients did, exactly")
+    @Test("--json prints null rates in the first sample, and then the rates of each client")
     func rates() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding")
@@ -63,7 +63,7 @@ struct TopTests {
         observer.terminate()
     }
 
-    @Test("Programs that only post are among the clients, without observers, and sorted by what they post")
+    @Test("Programs that only post are listed among the clients, without observers and with their rate of posts")
     func posters() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding")
@@ -92,7 +92,7 @@ struct TopTests {
         observer.terminate()
     }
 
-    @Test("G2: a bridge has a line, and what it does in a second; where there is none, nothing is said of one")
+    @Test("G2: top prints the state and rates of a bridge, reports one that does not respond, and omits a missing one")
     func bridge() throws {
         let bell = try Bell()
         let without = try bell.run("top", "--json", "-n", "1")
@@ -126,7 +126,7 @@ struct TopTests {
         top.terminate()
     }
 
-    @Test("For people: a header and the table of a view, sorted and filtered, as often as is wanted")
+    @Test("--batch prints a header and the sorted, filtered table of a view, as often as requested")
     func pages() throws {
         let bell = try Bell()
         for (name, n) in [("org.b", "1"), ("org.a", "2"), ("other", "3")] {
@@ -158,7 +158,7 @@ struct TopTests {
         #expect(row.split(separator: " ") == ["retained", "3", "-", "32768", "0.0%"])
     }
 
-    @Test("A service that does not run is not started: exit code 2", arguments: ["--batch", "--json"])
+    @Test("top starts no service, and exits with code 2 without a service or a bus", arguments: ["--batch", "--json"])
     func notRunning(option: String) throws {
         let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
         let result = try Command.run(try Bell.path(), ["top", option], environment: bus.environment)
@@ -169,7 +169,7 @@ struct TopTests {
         #expect(noBus.exitCode == 2 && !noBus.standardError.isEmpty, "\(noBus)")
     }
 
-    @Test("E3: once there was a service the next is waited for, and none is started", arguments: BusKind.available)
+    @Test("E3: top waits for a new service after a kill of the first, and starts none", arguments: BusKind.available)
     func restart(kind: BusKind) throws {
         let bell = try Bell(kind)
         let top = try top(bell, "--json", "--interval", "0.1")
@@ -185,7 +185,7 @@ struct TopTests {
         #expect(try top.waitForExit() == .exited(0))
     }
 
-    @Test("What can't be written ends it: exit code 5")
+    @Test("top exits with code 5 if its output can't be written")
     func output() throws {
         let bell = try Bell()
         let result = try Command.run(
@@ -195,7 +195,7 @@ struct TopTests {
     }
 
     @Test(
-        "Wrong usage is exit code 1 and says what is wrong",
+        "Wrong usage causes exit status 1 and a message with the cause",
         arguments: [
             (["x"], "'x'"), (["--interval", "0"], "'0'"), (["-n", "0"], "'0'"), (["-n", "many"], "'many'"),
             (["--view", "all"], "clients, values, limits"), (["--sort", "size"], "post/s"),

@@ -12,7 +12,7 @@ import Testing
 struct UsageTests {
     /// No bus is needed to see that the arguments are wrong.
     @Test(
-        "B3: wrong usage is exit code 1 and says what is wrong, before the bus is tried",
+        "B3: wrong usage causes exit status 1 and a message with the cause, without a connection to the bus",
         arguments: [
             (["ring"], "there is no command 'ring'\nTry 'carillon --help'."),
             (["pots"], "there is no command 'pots'; did you mean 'post'?\nTry 'carillon --help'."),
@@ -102,7 +102,7 @@ struct UsageTests {
         #expect(result.standardOutput.isEmpty, "\(result)")
     }
 
-    @Test("Called bare it lists its commands: exit code 1")
+    @Test("carillon without arguments lists its commands and exits with code 1")
     func bare() throws {
         let result = try runWithoutBus([])
         #expect(result.status == .exited(1) && result.standardOutput.isEmpty, "\(result)")
@@ -111,7 +111,7 @@ struct UsageTests {
         }
     }
 
-    @Test("help COMMAND is COMMAND --help", arguments: CarillonTool.commands.map(\.name))
+    @Test("help COMMAND prints the same text as COMMAND --help", arguments: CarillonTool.commands.map(\.name))
     func helpOfCommand(name: String) throws {
         let result = try runWithoutBus(["help", name])
         #expect(result.status == .exited(0) && result.standardError.isEmpty, "\(result)")
@@ -119,12 +119,12 @@ struct UsageTests {
         #expect(try runWithoutBus([name, "--help"]).standardOutput == result.standardOutput)
     }
 
-    @Test("help alone is --help")
+    @Test("help without arguments prints the same text as --help")
     func helpAlone() throws {
         #expect(try runWithoutBus(["help"]).standardOutput == runWithoutBus(["--help"]).standardOutput)
     }
 
-    @Test("The British spelling is understood")
+    @Test("The British spelling of options is accepted")
     func british() throws {
         let result = try runWithoutBus(["observe", "--suspension-behaviour", "drop", "--colour=never"])
         #expect(result.status == .exited(2), "it is the bus that is missing: \(result)")
@@ -144,7 +144,7 @@ struct UsageTests {
     }
 
     @Test(
-        "Help and version that can't be written: exit code 5",
+        "Help or a version that can't be written causes exit status 5",
         arguments: [
             "carillon --help", "carillon help post", "carillon post --version", "carillond --help",
             "carillond --version",
@@ -158,7 +158,7 @@ struct UsageTests {
     }
 
     @Test(
-        "Times",
+        "Times with units are read as seconds, and invalid times are not accepted",
         arguments: [
             ("90", 90), ("0.5", 0.5), ("5m", 300), ("1h30m", 5400), ("2d", 172_800), ("250ms", 0.25), ("1m5s", 65),
             ("1.5h", 5400), ("5min", 300), ("0s", 0), ("", nil), ("m", nil), ("5x", nil), ("1h30", nil), ("30m1h", nil),
@@ -169,7 +169,7 @@ struct UsageTests {
     }
 
     @Test(
-        "N3: a JSON object with the same key twice is refused, rather than losing one",
+        "N3: a JSON object with a duplicate key is refused",
         arguments: [
             #"{"a": 1, "a": 2}"#, #"{"a": 1, "\u0061": 2}"#, #"{"x": [{"b": {"a": "}"}, "a": 1, "a": []}]}"#,
             #"{"\"{": 1, "\"{": 2}"#,
@@ -181,7 +181,7 @@ struct UsageTests {
     }
 
     @Test(
-        "The same key in different objects is no repetition",
+        "Equal keys in different objects are no duplicates",
         arguments: [#"{"a": {"a": {"a": ":"}}, "b": [{"a": 1}, {"a": 1}]}"#, #"{"a": ["a", "a"], "b": "a\": a"}"#])
     func sameKeyElsewhere(json: String) throws {
         // The arguments are fine, so the missing bus is what ends it.
@@ -197,7 +197,7 @@ struct UsageTests {
         #expect(result.standardError.contains("not valid UTF-8"), "\(result)")
     }
 
-    @Test("E1, N1: what the service refuses is exit code 1 with its message", arguments: BusKind.available)
+    @Test("E1, N1: a refusal by the service gives exit code 1 and the service's message", arguments: BusKind.available)
     func refused(kind: BusKind) throws {
         let bell = try Bell(kind)
         func expect(_ result: CommandResult, _ message: String) {
@@ -221,7 +221,7 @@ struct UsageTests {
     }
 
     @Test(
-        "B3: no bus is exit code 2",
+        "B3: a missing bus causes exit status 2",
         arguments: [
             ["post", "Ding"], ["observe"], ["observe", "Ding", "--count", "1"], ["bridge", "status"],
             ["bridge", "test"],
@@ -233,7 +233,7 @@ struct UsageTests {
         #expect(result.standardError.hasPrefix("carillon: no bus: "), "\(result)")
     }
 
-    @Test("B3: a bus without the service is exit code 2", arguments: BusKind.available)
+    @Test("B3: post and observe exit with code 2 on a bus without the service", arguments: BusKind.available)
     func noService(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         for arguments in [["post", "Ding"], ["observe"], ["observe", "Ding", "--timeout", "600"]] {
@@ -243,7 +243,7 @@ struct UsageTests {
         }
     }
 
-    @Test("B3: a bus that ends while observing is exit code 2", arguments: BusKind.available)
+    @Test("B3: observe exits with code 2 when the bus ends", arguments: BusKind.available)
     func busEnds(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe()
@@ -253,7 +253,7 @@ struct UsageTests {
     }
 
     @Test(
-        "B3: --help tells the options on standard output, without a bus",
+        "B3: --help prints the options on standard output, without a bus",
         arguments: [
             (["--help"], ["post", "observe", "--version", "Exit status"]),
             (
@@ -279,7 +279,7 @@ struct UsageTests {
     }
 
     @Test(
-        "B3: --version tells one line on standard output, without a bus",
+        "B3: --version prints one line on standard output, without a bus",
         arguments: [["--version"], ["post", "--version"], ["observe", "--version"]])
     func version(arguments: [String]) throws {
         let result = try runWithoutBus(arguments)

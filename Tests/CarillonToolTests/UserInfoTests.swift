@@ -56,7 +56,7 @@ struct UserInfoTests {
         ])
     }
 
-    @Test("N3: --json keeps integers and floating point apart")
+    @Test("N3: --json distinguishes integers from floating-point numbers")
     func json() throws {
         try check([
             Case(["--json", #"{}"#], #"{}"#),
@@ -79,7 +79,7 @@ struct UserInfoTests {
         ])
     }
 
-    @Test("N3: data, dates and numbers that are not finite make the round trip")
+    @Test("N3: data, dates and non-finite numbers survive the round trip through the service")
     func tagged() throws {
         try check([
             Case(["--json", #"{"a": {"$data": ""}}"#], #"{"a": {"$data": ""}}"#),
@@ -107,7 +107,7 @@ struct UserInfoTests {
         ])
     }
 
-    @Test("What observe --json prints can be posted again and comes out the same")
+    @Test("The JSON of observe --json can be posted again and arrives unchanged")
     func again() throws {
         let bell = try Bell()
         let observer = try bell.observe("--json", "--count", "2")

@@ -7,7 +7,7 @@ import Testing
 /// Values that stay (R1 to R3), from the command line.
 @Suite("carillon get, forget, retained", .serialized, .limited)
 struct ValuesTests {
-    @Test("R3: a value is left by one command and read by another, in one line", arguments: BusKind.available)
+    @Test("R3: a value retained by one command can be read, listed and removed by others", arguments: BusKind.available)
     func leftAndRead(kind: BusKind) throws {
         let bell = try Bell(kind)
         try bell.post("--retain", "Battery", "percent=80", "--object", "BAT0")
@@ -34,7 +34,7 @@ struct ValuesTests {
         #expect(try bell.run("get", "Battery").standardOutput == "")
     }
 
-    @Test("G3: values from elsewhere are told apart")
+    @Test("G3: retained lists values from other hosts and users with their origin")
     func origins() throws {
         let bell = try Bell()
         try bell.post("--retain", "Volume", "n=1")
@@ -58,7 +58,7 @@ struct ValuesTests {
         #expect(try bell.run("forget", "Volume").standardError == "forgot 4 values\n")
     }
 
-    @Test("R2: --retained prints what there is before what comes")
+    @Test("R2: --retained prints the existing values before newer notifications")
     func observed() throws {
         let bell = try Bell()
         for n in 1...3 { try bell.post("--retain", "Ding", "n=\(n)", "--object", "\(n % 2)") }
@@ -68,7 +68,7 @@ struct ValuesTests {
         #expect(observer.standardOutput == "Ding  0  {\"n\": 2}\nDing  1  {\"n\": 3}\nDing  {\"n\": 4}\n")
     }
 
-    @Test("R4: with --posting-style at-exit a command's end is heard of, whatever ended it")
+    @Test("R4: a post with --posting-style at-exit is made when its command exits or is killed")
     func lastWill() throws {
         let bell = try Bell()
         let observer = try bell.observe("Gone", "--count", "3")
@@ -86,7 +86,7 @@ struct ValuesTests {
         #expect(observer.standardOutput == "Gone  {\"n\": 0}\nGone  {\"n\": 9}\nGone  {\"n\": 2}\n")
     }
 
-    @Test("R1: --while-connected ends with the command, and --expires with its time")
+    @Test("R1: a --while-connected value ends with its command, and an --expires value at its time")
     func ends() throws {
         let bell = try Bell()
         let present = try RunningCommand(
@@ -105,7 +105,7 @@ struct ValuesTests {
     }
 
     @Test(
-        "What is wrong is said",
+        "A usage error names the wrong or missing argument",
         arguments: [
             (["get"], "NAME"), (["get", "a", "b"], "one NAME"), (["forget"], "NAME"), (["retained", "x"], "'x'"),
             (["post", "a", "--expires", "0"], "--expires"), (["post", "a", "--expires", "soon"], "'soon'"),

@@ -6,7 +6,9 @@ import Testing
 
 @Suite("B3: carillon wait", .serialized, .limited)
 struct WaitTests {
-    @Test("What its command causes is never missed: it registers first", arguments: BusKind.available)
+    @Test(
+        "wait registers before it runs its command, so no notification of the command is missed",
+        arguments: BusKind.available)
     func command(kind: BusKind) throws {
         let bell = try Bell(kind)
         for round in 1...5 {
@@ -16,7 +18,7 @@ struct WaitTests {
         }
     }
 
-    @Test("A command that fails ends it with its own status, and one that is not there with 127")
+    @Test("wait exits with the status of a failed command, and with 127 if the command does not exist")
     func failing() throws {
         let bell = try Bell()
         let failed = try bell.run("wait", "Ding", "--", "sh", "-c", "exit 9")
@@ -27,7 +29,7 @@ struct WaitTests {
         #expect(missing.exitCode == 127 && missing.standardError.contains("/nowhere/at-all"), "\(missing)")
     }
 
-    @Test("A command that has done its part well is not what is waited for")
+    @Test("After a successful command, wait continues until the notification arrives")
     func goesOn() throws {
         let bell = try Bell()
         let wait = try RunningCommand(
@@ -40,13 +42,13 @@ struct WaitTests {
         #expect(wait.standardOutput == "done\n")
     }
 
-    @Test("When the time is up the status is 3")
+    @Test("wait exits with status 3 at its --timeout")
     func timeout() throws {
         let result = try Bell().run("wait", "Ding", "--timeout", "0.2")
         #expect(result.exitCode == 3 && result.standardError.contains("in time"), "\(result)")
     }
 
-    @Test("With --retained a value that is kept counts, and without it does not")
+    @Test("wait accepts a retained value only with --retained")
     func retained() throws {
         let bell = try Bell()
         try bell.post("Level", "--object", "main", "--retain", "n=1")
@@ -55,7 +57,7 @@ struct WaitTests {
         #expect(try bell.run("wait", "Level", "--timeout", "0.2").exitCode == 3)
     }
 
-    @Test("It waits for what matches, for as many as asked for")
+    @Test("wait counts the notifications that match --glob and every --match, and ends at its --count")
     func choosing() throws {
         let bell = try Bell()
         let wait = try RunningCommand(
@@ -72,7 +74,7 @@ struct WaitTests {
         #expect(wait.standardOutput.split(separator: "\n").map { $0.prefix(13) } == ["com.example.A", "com.example.B"])
     }
 
-    @Test("Numbers match as numbers, texts as texts")
+    @Test("--match n=3 accepts the numbers 3 and 3.0 and the string 3, but not 30, 3x or true")
     func numbers() throws {
         let bell = try Bell()
         let wait = try RunningCommand(
@@ -87,7 +89,7 @@ struct WaitTests {
         #expect(wait.standardOutput == "0\n1\n5\n")
     }
 
-    @Test("What is wrong is said before the bus is tried")
+    @Test("Wrong arguments of wait, observe, replay and post are reported before the bus is used")
     func usage() throws {
         for (arguments, message) in [
             (["wait"], "wait needs a NAME"), (["wait", "A", "B"], "wait takes one NAME"),

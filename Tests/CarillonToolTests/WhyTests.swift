@@ -16,7 +16,7 @@ struct WhyTests {
         throw NotInTime("the client \(process)")
     }
 
-    @Test("B3: a program is suspended by its process, its name or its connection, until it is left to itself")
+    @Test("B3: a program is suspended and released by its process id, its program name or its unique name")
     func override() throws {
         let bell = try Bell()
         let observer = try bell.observe("Ding", "--suspension-behavior", "hold", "--count", "3")
@@ -40,7 +40,7 @@ struct WhyTests {
         #expect(observer.standardOutput == "Ding  {\"n\": 0}\nDing  {\"n\": 1}\nDing  {\"n\": 2}\n")
     }
 
-    @Test("B3: a program is found by its whole name, of which the kernel keeps 15 bytes, and by these")
+    @Test("B3: a program is found by its full name or the 15 bytes that the kernel keeps, not by a shorter prefix")
     func longName() throws {
         let bell = try Bell()
         let directory = try TemporaryDirectory()
@@ -57,7 +57,7 @@ struct WhyTests {
         observer.terminate()
     }
 
-    @Test("B3: why tells of a name and an object, as lines or as JSON, and of every connection of a program")
+    @Test("B3: why explains a name and an object, as text or JSON, for every connection of a program")
     func why() throws {
         let bell = try Bell()
         let one = try bell.observe("com.example.*")
@@ -79,7 +79,7 @@ struct WhyTests {
         other.terminate()
     }
 
-    @Test("B3: nobody of that name is 6, no service is 2, and neither starts anything")
+    @Test("B3: why, suspend, resume and follow exit with 6 for an unknown client, and with 2 without a service")
     func nobody() throws {
         let bell = try Bell()
         for command in ["why", "suspend", "resume", "follow"] {

@@ -3,9 +3,9 @@ import CarillonCollections
 import CarillonTestLimits
 import Testing
 
-@Suite("The queue", .limited)
+@Suite("Double-ended queue", .limited)
 struct DequeTests {
-    @Test("Thousands of random steps agree with an array", arguments: [1, 2, 3, 0xDE0E] as [UInt64])
+    @Test("Thousands of random operations agree with an array", arguments: [1, 2, 3, 0xDE0E] as [UInt64])
     func random(seed: UInt64) {
         var generator = SplitMix(state: seed)
         var queue = Deque<Int>()
@@ -45,7 +45,7 @@ struct DequeTests {
         #expect(queue.elementsEqual(model), "seed \(seed)")
     }
 
-    @Test("It may begin at its front")
+    @Test("A queue can be filled from its front alone")
     func prepending() {
         var queue = Deque<Int>()
         for number in 1...100 {
@@ -54,7 +54,7 @@ struct DequeTests {
         }
     }
 
-    @Test("The memory of a burst goes with the burst; a little is kept")
+    @Test("A queue releases the memory of a burst, and keeps a small capacity")
     func shrinks() {
         var queue = Deque(0..<100_000)
         #expect(queue.capacity == 131_072)
@@ -67,7 +67,7 @@ struct DequeTests {
         #expect(queue.capacity == 0)
     }
 
-    @Test("A queue that swings between empty and a few keeps its slots")
+    @Test("A queue that alternates between empty and a few elements keeps its capacity")
     func keeps() {
         var queue = Deque<Int>()
         for round in 0..<100 {
@@ -77,7 +77,7 @@ struct DequeTests {
         }
     }
 
-    @Test("What was taken or removed is released")
+    @Test("Popped and removed elements are released")
     func released() {
         final class Mark {}
         var queue = Deque<Mark>()
@@ -95,7 +95,7 @@ struct DequeTests {
         #expect(removed == nil)
     }
 
-    @Test("A condition that throws changes nothing")
+    @Test("removeAll leaves the queue unchanged if its condition throws")
     func throwing() {
         struct Refusal: Error {}
         var queue = Deque(0..<10)
@@ -105,7 +105,7 @@ struct DequeTests {
         #expect(queue.elementsEqual(0..<10))
     }
 
-    @Test("Elements may be optional themselves")
+    @Test("nil can be an element of a queue of optionals")
     func optional() {
         var queue = Deque<Int?>([1, nil, 3])
         #expect(queue.popFirst() == .some(1))

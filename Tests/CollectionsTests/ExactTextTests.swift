@@ -3,9 +3,9 @@ import CarillonCollections
 import CarillonTestLimits
 import Testing
 
-@Suite("Texts that are equal byte for byte", .limited)
+@Suite("Comparison of texts byte by byte", .limited)
 struct ExactTextTests {
-    @Test("Canonically equivalent texts are two")
+    @Test("Canonically equivalent texts are different")
     func equivalents() {
         let (one, other) = ("caf\u{E9}", "cafe\u{301}")
         #expect(one == other)
@@ -13,7 +13,7 @@ struct ExactTextTests {
         #expect(Set([one, other].map(ExactText.init)).count == 2)
     }
 
-    @Test("The same bytes are one text, however they are stored")
+    @Test("Texts with equal bytes are equal and have equal hashes, in any storage")
     func same() {
         let text = "a text that is too long for the small form"
         let slice = String(("x" + text).dropFirst())
@@ -24,7 +24,7 @@ struct ExactTextTests {
         #expect(ExactText(text).text == text)
     }
 
-    @Test("They are in the order of their bytes")
+    @Test("Texts are ordered by their bytes")
     func order() {
         let texts = ["", "a", "aaaaaaaa", "aaaaaaaab", "aaaaaaab", "ab", "b", "e\u{301}", "\u{E9}", "\u{1F600}"]
         let bytes = { (text: String) in Array(text.utf8) }
@@ -37,7 +37,7 @@ struct ExactTextTests {
         }
     }
 
-    @Test("One other byte anywhere makes another text", arguments: [1, 7, 8, 9, 15, 16, 17, 100])
+    @Test("A difference in any single byte makes two texts unequal", arguments: [1, 7, 8, 9, 15, 16, 17, 100])
     func oneByte(count: Int) {
         let text = String(repeating: "a", count: count)
         for position in 0..<count {

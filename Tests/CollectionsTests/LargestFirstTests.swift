@@ -3,7 +3,7 @@ import CarillonCollections
 import CarillonTestLimits
 import Testing
 
-@Suite("The largest first", .limited)
+@Suite("Largest-first collection", .limited)
 struct LargestFirstTests {
     private final class Thing: Sizable {
         let name: Int
@@ -18,7 +18,7 @@ struct LargestFirstTests {
         func precedes(_ other: Thing) -> Bool { name < other.name }
     }
 
-    @Test("It is the one that a search from end to end finds, whatever changes in between")
+    @Test("The first element is the one that a linear search finds, after any sequence of changes")
     func asASearchFinds() {
         var random = SplitMix.ofTest("LargestFirstTests.asASearchFinds", standard: 7)
         let things = (0..<40).map { Thing($0, 0) }
@@ -39,7 +39,7 @@ struct LargestFirstTests {
         }
     }
 
-    @Test("A change is noted once until the next question, however often the size changes")
+    @Test("Repeated size changes of an element keep at most two entries until the next query")
     func notedOnce() {
         let thing = Thing(1, 0)
         var largest = LargestFirst<Thing>()
@@ -53,7 +53,7 @@ struct LargestFirstTests {
         }
     }
 
-    @Test("What has the size 0 is not kept for long, also when nobody asks")
+    @Test("Elements of size 0 are soon released, even without queries")
     func nothingIsKept() {
         var largest = LargestFirst<Thing>()
         var seen: [() -> Thing?] = []

@@ -37,7 +37,7 @@ struct ObserverIndexTests {
     ]
 
     @Test(
-        "C1: who receives a post of a name from an object, or from none",
+        "C1: the index finds the observers of a name, an object, both or neither",
         arguments: [
             ("Ding", "bell", [0, 1, 2, 3]), ("Ding", nil, [1, 3]), ("Ding", "gong", [1, 3, 5, 7]),
             ("Ding", "other", [1, 3]), ("Dong", "bell", [2, 3, 4, 6]), ("Dong", "gong", [3, 6, 7]),
@@ -51,7 +51,7 @@ struct ObserverIndexTests {
         #expect(matches(index, name, object) == receivers)
     }
 
-    @Test("C3: it takes another order, in all of its lists, and goes on from there")
+    @Test("C3: sorting reorders every list of the index, and later insertions and removals keep the new order")
     func sort() {
         let index = Index()
         var positions: [Int: Index.Position] = [:]
@@ -69,7 +69,7 @@ struct ObserverIndexTests {
         #expect(matches(index, "Ding", nil) == [11, 13, 18] && index[positions[7]!] == 7)
     }
 
-    @Test("C1: an empty text is a text like any other here, and not `any`")
+    @Test("C1: an empty name or object is an ordinary text in the index, not a wildcard")
     func emptyTexts() {
         let index = Index()
         _ = index.insert(1, name: "", object: "")
@@ -106,7 +106,7 @@ struct ObserverIndexTests {
         }
     }
 
-    @Test("Everything can be removed, in any order, and the index is as new", arguments: [false, true])
+    @Test("All observers can be removed in any order, and the index can be filled again", arguments: [false, true])
     func removeAll(backwards: Bool) {
         let index = Index()
         for _ in 0..<3 {
@@ -122,7 +122,7 @@ struct ObserverIndexTests {
         }
     }
 
-    @Test("C3: a slot that is used again does not put its new observer before older ones")
+    @Test("C3: a new observer in a reused slot comes after older observers")
     func reusedSlots() {
         let index = Index()
         let first = index.insert(0, name: "Ding", object: nil)
@@ -136,7 +136,7 @@ struct ObserverIndexTests {
         #expect(matches(index, "Ding", "bell") == [1, 3, 4, 5])
     }
 
-    @Test("C10: registered twice, found twice")
+    @Test("C10: an observer that is registered twice is found twice")
     func twice() {
         let index = Index()
         let first = index.insert(7, name: "Ding", object: nil)
@@ -146,7 +146,7 @@ struct ObserverIndexTests {
         #expect(matches(index, "Ding", nil) == [7])
     }
 
-    @Test("What is removed is released")
+    @Test("A removed observer is released")
     func released() {
         final class Mark {}
         var index = ObserverIndex<String, String, Mark>()
@@ -162,7 +162,7 @@ struct ObserverIndexTests {
         #expect(watched == nil)
     }
 
-    @Test("C11: of names without observers a few stay, also of those that were unused before and used again")
+    @Test("C11: the index keeps a bounded number of names without observers, also of names that are used again")
     func unusedNames() {
         let index = Index()
         for number in 0..<50 {
@@ -181,7 +181,8 @@ struct ObserverIndexTests {
     // MARK: Against a model
 
     @Test(
-        "C1, C3, C11: thousands of random steps agree with a plain list", arguments: [1, 2, 3, 0xBE11] as [UInt64],
+        "C1, C3, C11: the index agrees with a plain list over thousands of random steps",
+        arguments: [1, 2, 3, 0xBE11] as [UInt64],
         [4, 60])
     func random(seed: UInt64, names: Int) {
         struct Entry {

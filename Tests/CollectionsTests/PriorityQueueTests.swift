@@ -3,10 +3,11 @@ import CarillonCollections
 import CarillonTestLimits
 import Testing
 
-@Suite("A queue from which the least comes first", .limited)
+@Suite("Priority queue with the least element first", .limited)
 struct PriorityQueueTests {
     @Test(
-        "What comes out is sorted, whatever was added and dropped in between", arguments: 1...20 as ClosedRange<UInt64>)
+        "Elements leave the priority queue in sorted order, after any insertions and removals",
+        arguments: 1...20 as ClosedRange<UInt64>)
     func random(seed: UInt64) {
         var generator = SplitMix(state: seed)
         var (queue, array): (PriorityQueue<Int>, [Int]) = (PriorityQueue(), [])

@@ -3,9 +3,9 @@ import CarillonCollections
 import CarillonTestLimits
 import Testing
 
-@Suite("A bag of which chance takes one", .limited)
+@Suite("Bag with removal in random order", .limited)
 struct RandomBagTests {
-    @Test("Each is taken once, in an order of chance")
+    @Test("Each element is taken once, in random order")
     func taken() {
         var bag = RandomBag<Int>(most: 100)
         for number in 0..<100 { #expect(bag.insert(number) == nil) }
@@ -21,7 +21,7 @@ struct RandomBagTests {
         #expect(bag.insert(1) == nil && bag.next == 1)
     }
 
-    @Test("In a flood one that is new takes the place of any other, and one among many is taken in its time")
+    @Test("In a flood a full bag remains bounded, and one element among many is still taken regularly")
     func flood() {
         var (bag, found) = (RandomBag<Int>(most: 64), 0)
         for round in 0..<1000 {

@@ -5,9 +5,9 @@ import Testing
 @testable import CarillonCollections
 
 /// What has become empty for the most part gives up its memory, and has what it had.
-@Suite("E8: tables of which little is left", .limited)
+@Suite("E8: release of memory by nearly empty collections", .limited)
 struct ReleaseRoomTests {
-    @Test("A dictionary, a set and an array are as large as what they have", arguments: [0, 1, 100, 9000])
+    @Test("releaseMemory shrinks a dictionary, a set and an array to their contents", arguments: [0, 1, 100, 9000])
     func plain(left: Int) {
         var dictionary = Dictionary(uniqueKeysWithValues: (0..<20_000).map { ($0, $0) })
         var set = Set(0..<20_000)
@@ -27,7 +27,7 @@ struct ReleaseRoomTests {
         #expect(array == Array(0..<left) && dictionary == Dictionary(uniqueKeysWithValues: (0..<left).map { ($0, $0) }))
     }
 
-    @Test("One that is used by more than half stays as it is")
+    @Test("releaseMemory leaves a dictionary unchanged that is more than half full")
     func used() {
         var dictionary = Dictionary(uniqueKeysWithValues: (0..<20_000).map { ($0, $0) })
         let before = dictionary.capacity
@@ -36,7 +36,9 @@ struct ReleaseRoomTests {
         #expect(dictionary.capacity == before && dictionary.count == 15_000)
     }
 
-    @Test("A steady dictionary becomes a small one", arguments: [0, 3, 1024, 1025, 5000])
+    @Test(
+        "releaseMemory shrinks a SteadyDictionary, and removes its parts at up to 1,024 entries",
+        arguments: [0, 3, 1024, 1025, 5000])
     func steady(left: Int) {
         var steady = SteadyDictionary<Int, Int>()
         for key in 0..<50_000 { steady[key] = key }
@@ -49,7 +51,7 @@ struct ReleaseRoomTests {
         #expect(steady.count == left + 1 && steady[-1] == 7)
     }
 
-    @Test("A sorted set has whole pieces again", arguments: [1, 2, 100, 7000])
+    @Test("releaseMemory merges the pieces of a sorted set", arguments: [1, 2, 100, 7000])
     func sorted(left: Int) {
         var set = SortedSet(sorted: 0..<50_000)
         let kept = Set((0..<left).map { $0 * (50_000 / left) })
@@ -61,7 +63,7 @@ struct ReleaseRoomTests {
     }
 
     @Test(
-        "An index has its observers in their order, tells where they are now, and goes on",
+        "An index that releases memory keeps its observers in order, reports new positions, and remains usable",
         arguments: [0, 1, 40, 900])
     func index(left: Int) throws {
         var index = ObserverIndex<String, String, Int>()

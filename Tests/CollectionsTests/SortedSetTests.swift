@@ -4,9 +4,11 @@ import Testing
 
 @testable import CarillonCollections
 
-@Suite("A set of elements in their order", .limited)
+@Suite("Sorted set", .limited)
 struct SortedSetTests {
-    @Test("It has what a sorted array has, whatever is added and removed", arguments: 1...20 as ClosedRange<UInt64>)
+    @Test(
+        "A sorted set agrees with a sorted array after random insertions and removals",
+        arguments: 1...20 as ClosedRange<UInt64>)
     func random(seed: UInt64) {
         var generator = SplitMix(state: seed)
         var (set, array): (SortedSet<Int>, [Int]) = (SortedSet(), [])
@@ -41,7 +43,7 @@ struct SortedSetTests {
         #expect(set.isEmpty && set.last == nil && Array(set).isEmpty)
     }
 
-    @Test("Two are equal that have the same elements, however they lie")
+    @Test("Sets with equal elements are equal in any storage")
     func equal() {
         var left = SortedSet(sorted: 1...2000)
         for number in 1...1990 { left.remove(number) }

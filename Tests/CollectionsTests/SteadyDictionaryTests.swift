@@ -4,10 +4,11 @@ import Testing
 
 @testable import CarillonCollections
 
-@Suite("A dictionary that grows part by part", .limited)
+@Suite("Dictionary that grows part by part", .limited)
 struct SteadyDictionaryTests {
     @Test(
-        "It has what a dictionary has: few, as many as stay together, and many", arguments: [0, 1, 2048, 2049, 20_000])
+        "A SteadyDictionary has the contents of a Dictionary, with few elements and with many",
+        arguments: [0, 1, 2048, 2049, 20_000])
     func contents(_ count: Int) {
         var (steady, plain) = (SteadyDictionary<Int, Int>(), [Int: Int]())
         func check() {
@@ -36,7 +37,7 @@ struct SteadyDictionaryTests {
         #expect(steady.isEmpty && steady.parts.isEmpty, "an empty one has no parts")
     }
 
-    @Test("However large it grows, no part of it becomes large") func parts() {
+    @Test("Every part of a growing dictionary remains small") func parts() {
         var steady = SteadyDictionary<Int, Int>()
         for key in 0..<100_000 { steady[key] = key }
         #expect(steady.parts.count == SteadyDictionary<Int, Int>.partCount)
@@ -45,7 +46,7 @@ struct SteadyDictionaryTests {
         #expect(steady.isEmpty && steady.entries.allSatisfy { _ in false })
     }
 
-    @Test("Two are equal whatever their parts are") func equality() {
+    @Test("Dictionaries with equal entries are equal, with or without parts") func equality() {
         var (left, right) = (SteadyDictionary<Int, Int>(), SteadyDictionary<Int, Int>())
         for key in 0..<3000 { left[key] = key }
         for key in 2000..<3000 { left[key] = nil }

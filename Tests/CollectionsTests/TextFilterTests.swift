@@ -4,13 +4,13 @@ import Testing
 
 @testable import CarillonCollections
 
-@Suite("A filter of texts", .limited)
+@Suite("Counting filter of texts", .limited)
 struct TextFilterTests {
     private func mayContain(_ filter: TextFilter, _ text: String) -> Bool {
         Array(text.utf8).withUnsafeBytes { filter.mayContain($0) }
     }
 
-    @Test("Every text that is in there passes, until it was taken out as often as it was put in")
+    @Test("A text passes the filter until it has been removed as often as inserted")
     func counts() {
         var filter = TextFilter()
         #expect(!mayContain(filter, ""))
@@ -22,7 +22,7 @@ struct TextFilterTests {
         #expect(!texts.contains { mayContain(filter, $0) })
     }
 
-    @Test("Of texts that are not in there, few pass; also of such as differ in a byte")
+    @Test("Fewer than 4 % of the texts outside the filter pass, even texts that differ in a few bytes")
     func fewPass() {
         var filter = TextFilter()
         for number in 0..<1000 { filter.insert("org.example.Name.\(number)") }
@@ -30,7 +30,7 @@ struct TextFilterTests {
         #expect(passing < 400, "a thousand of 65,536 slots are taken: 150 are to be expected")
     }
 
-    @Test("A slot that is full stays full")
+    @Test("A slot whose counter is full remains set after all removals")
     func full() {
         var filter = TextFilter()
         for _ in 0..<70_000 { filter.insert("a") }

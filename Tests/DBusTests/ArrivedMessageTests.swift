@@ -8,9 +8,9 @@ import Testing
 @testable import CarillonDBus
 
 /// Messages in the bytes that they came in.
-@Suite("Messages that arrive", .limited)
+@Suite("Received messages", .limited)
 struct ArrivedMessageTests {
-    @Test("What is read out of a header is what libdbus reads, in both byte orders and in messages of every kind")
+    @Test("Headers are read as by libdbus, for messages of every kind, and in both byte orders")
     func header() throws {
         for message in Self.samples {
             let arrived = try #require(Message(arrived: message.bytes))
@@ -25,7 +25,7 @@ struct ArrivedMessageTests {
         #expect(swapped.marshalledBody == Array(withUnsafeBytes(of: UInt32(772)) { $0 }))
     }
 
-    @Test("A damaged message is taken apart as libdbus does, or left to it, and no reading leaves its bytes")
+    @Test("A damaged message is read as by libdbus, or left to libdbus, and no read exceeds its bytes")
     func damage() throws {
         var random = SplitMix.ofTest("ArrivedMessageTests.damage", standard: 3)
         var read = 0
@@ -49,7 +49,7 @@ struct ArrivedMessageTests {
         #expect(read > 1000)
     }
 
-    @Test("Arguments that are not laid out as they should be are none, and the call can be answered")
+    @Test("Malformed arguments can't be read, and the call can still be answered")
     func badArguments() throws {
         let call = Sample.call("Ring", to: ":1.1") { $0.append("text") }
         dbus_message_set_serial(call.pointer, 7)
@@ -64,7 +64,7 @@ struct ArrivedMessageTests {
         #expect(reply.destination == ":1.5" && reply.replySerial == 7 && reply.error == .failed("no"))
     }
 
-    @Test("Descriptors that came along are known of, and the arguments beside them can be read")
+    @Test("A message with file descriptors is recognized, and its other arguments can be read")
     func descriptors() throws {
         let call = Sample.call("Ring", to: ":1.1") { writer in
             writer.append("text")
@@ -78,7 +78,7 @@ struct ArrivedMessageTests {
         #expect(try reader.read(FileDescriptor.self).rawValue == -1)
     }
 
-    @Test("A field that no bus makes is left to libdbus")
+    @Test("A message with an unknown header field is left to libdbus")
     func unknownField() throws {
         let sample = Self.samples[0]
         var bytes = sample.bytes

@@ -22,7 +22,9 @@ struct ConnectionTests {
         #expect(other.uniqueName != name)
     }
 
-    @Test("A name is acquired once, taken for others, and free again afterwards", arguments: BusKind.available)
+    @Test(
+        "A well-known name is acquired by one connection, refused to others, and free after the owner's end",
+        arguments: BusKind.available)
     func requestName(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -40,7 +42,7 @@ struct ConnectionTests {
         #expect(try request(second) == .acquired)
     }
 
-    @Test("A name that the bus does not give away is an error", arguments: BusKind.available)
+    @Test("A request for a name that the bus refuses fails with an error", arguments: BusKind.available)
     func refusedName(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -49,7 +51,7 @@ struct ConnectionTests {
         #expect(throws: BusError.self) { try result.get() }
     }
 
-    @Test("A call gets the reply, or the error, of the one that was called", arguments: BusKind.available)
+    @Test("A call receives the reply or the error of its callee", arguments: BusKind.available)
     func call(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -83,7 +85,7 @@ struct ConnectionTests {
         callee.onMessage = nil
     }
 
-    @Test("A call to a name without owner is an error", arguments: BusKind.available)
+    @Test("A call to a name without an owner fails", arguments: BusKind.available)
     func nobody(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -94,7 +96,7 @@ struct ConnectionTests {
         #expect([BusError.serviceUnknownName, BusError.nameHasNoOwnerName].contains(unique.name))
     }
 
-    @Test("A call that nobody answers in time fails with NoReply, and once only", arguments: BusKind.available)
+    @Test("An unanswered call fails with NoReply at its timeout, and completes only once", arguments: BusKind.available)
     func timeout(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -138,7 +140,7 @@ struct ConnectionTests {
         #expect(errorName(of: result) == "org.freedesktop.DBus.Error.NoReply")
     }
 
-    @Test("Calls are answered in any order, each with its own reply", arguments: BusKind.available)
+    @Test("Replies in any order reach their own calls", arguments: BusKind.available)
     func order(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -170,7 +172,8 @@ struct ConnectionTests {
         for index in UInt32(0)..<100 { #expect(answers[index] == index * index) }
     }
 
-    @Test("processID tells the process behind a name, or that there is none", arguments: BusKind.available)
+    @Test(
+        "processID returns the process of a connection, or an error for an unknown name", arguments: BusKind.available)
     func processID(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -182,7 +185,7 @@ struct ConnectionTests {
         if case .failure(let error) = nobody { #expect(error.name == BusError.nameHasNoOwnerName) }
     }
 
-    @Test("Owner changes of one name are told, and only those", arguments: BusKind.available)
+    @Test("A match rule for one name reports the owner changes of this name only", arguments: BusKind.available)
     func ownerChanges(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -217,7 +220,7 @@ struct ConnectionTests {
         #expect(changes.count == 2)
     }
 
-    @Test("An owner change that a client made up is none", arguments: BusKind.available)
+    @Test("A forged NameOwnerChanged signal of another client is not an owner change", arguments: BusKind.available)
     func forgedOwnerChange(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()

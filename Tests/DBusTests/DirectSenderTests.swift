@@ -12,7 +12,7 @@ import Testing
 #endif
 
 /// What other threads than a connection's own may write to its socket.
-@Suite("Direct lines", .limited)
+@Suite("Direct writes by other threads to a connection's socket", .limited)
 struct DirectSenderTests {
     /// Two ends of a socket, of which the first does not block.
     private final class Pair {
@@ -43,7 +43,7 @@ struct DirectSenderTests {
         return message
     }
 
-    @Test("What is small leaves as it is, with a number of its own; while the connection writes nothing does")
+    @Test("Small messages are written directly with serials of their own, except while the connection is busy")
     func sends() throws {
         let pair = Pair()
         let line = DirectSender(descriptor: pair.ends.0, isBusy: true)
@@ -60,7 +60,7 @@ struct DirectSenderTests {
         #expect(!line.send(message()) && pair.take().isEmpty)
     }
 
-    @Test("What is large is left to the connection, and so is what a full socket does not take")
+    @Test("Large messages, and messages that a full socket does not accept, are left to the connection")
     func refuses() {
         let pair = Pair()
         let line = DirectSender(descriptor: pair.ends.0, isBusy: false)
@@ -73,7 +73,7 @@ struct DirectSenderTests {
         #expect(size == count * message(String(repeating: "x", count: 1500)).byteCount, "all of it, or nothing")
     }
 
-    @Test("When the descriptor is about to be another's nothing is written to it; when nobody reads, nothing leaves")
+    @Test("A closed sender writes no message, and a send to a socket without a reader fails")
     func ends() {
         let pair = Pair()
         let line = DirectSender(descriptor: pair.ends.0, isBusy: false)

@@ -11,7 +11,7 @@ import Testing
 @Suite("The end of connections", .serialized, .limited)
 struct DisconnectTests {
     @Test(
-        "A bus that ends: pending calls fail, then onDisconnect is called, once", arguments: BusKind.available,
+        "At the end of the bus, pending calls fail, and then onDisconnect is called once", arguments: BusKind.available,
         [SIGTERM, SIGKILL])
     func busEnds(kind: BusKind, signal: Int32) throws {
         let bus = try PrivateBus(kind)
@@ -48,7 +48,7 @@ struct DisconnectTests {
         #expect(events.contains(BusError.disconnectedName.rawValue))
     }
 
-    @Test("Calls on a closed connection fail from the loop, in their order, however many follow from each other")
+    @Test("Calls on a closed connection fail asynchronously and in order, even a chain of 50,000 calls")
     func closed() throws {
         let bus = try PrivateBus()
         let loop = Loop()
@@ -78,7 +78,7 @@ struct DisconnectTests {
         try loop.run("the last") { left == 0 }
     }
 
-    @Test("A connection whose bus ended leaves nothing that keeps the loop busy", arguments: BusKind.available)
+    @Test("A connection whose bus has ended leaves the loop idle", arguments: BusKind.available)
     func quiet(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -112,7 +112,7 @@ struct DisconnectTests {
         withExtendedLifetime((timer, connection)) {}
     }
 
-    @Test("A connection can go away inside its own message handler", arguments: BusKind.available)
+    @Test("A connection can be released inside its own message handler", arguments: BusKind.available)
     func releasedInHandler(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -133,7 +133,7 @@ struct DisconnectTests {
         #expect(watched == nil)
     }
 
-    @Test("A connection can go away inside the completion of its own call", arguments: BusKind.available)
+    @Test("A connection can be released inside the completion of its own call", arguments: BusKind.available)
     func releasedInCompletion(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -150,7 +150,7 @@ struct DisconnectTests {
         #expect(completions == 1, "what is pending when the connection goes is not completed")
     }
 
-    @Test("A connection can go away inside onDisconnect", arguments: BusKind.available)
+    @Test("A connection can be released inside onDisconnect", arguments: BusKind.available)
     func releasedInDisconnect(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -166,7 +166,7 @@ struct DisconnectTests {
         #expect(count == 1)
     }
 
-    @Test("A released connection leaves the bus, and takes its closures with it", arguments: BusKind.available)
+    @Test("A released connection leaves the bus and releases its closures", arguments: BusKind.available)
     func released(kind: BusKind) throws {
         final class Mark {}
         let bus = try PrivateBus(kind)
@@ -191,7 +191,7 @@ struct DisconnectTests {
     }
 
     @Test(
-        "An address where nothing listens, or that is none, is an error",
+        "An address without a listener, or an invalid address, is an error",
         arguments: [
             "unix:path=/nonexistent/bus", "unix:abstract=/carillon/nothing/here", "unix:path=/",
             "tcp:host=127.0.0.1,port=1",
@@ -203,7 +203,7 @@ struct DisconnectTests {
         #expect(throws: BusError.self) { try Connection(address: address, context: MainContext()) }
     }
 
-    @Test("The first address of several that works is used")
+    @Test("A connection uses the first address of a list that works")
     func severalAddresses() throws {
         let bus = try PrivateBus()
         let loop = Loop()
@@ -213,7 +213,8 @@ struct DisconnectTests {
     }
 
     @Test(
-        "A server that hangs up during the handshake, or talks nonsense, disconnects", arguments: ["", "nonsense\r\n"])
+        "A server that hangs up during the handshake, or sends invalid data, causes a disconnection",
+        arguments: ["", "nonsense\r\n"])
     func badServer(greeting: String) throws {
         let directory = try TemporaryDirectory()
         let path = directory.entry("bus")

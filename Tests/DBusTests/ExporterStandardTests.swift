@@ -8,7 +8,7 @@ import Testing
 /// Properties and introspection, which the table gives an object for nothing.
 @Suite("Exported objects: properties and introspection", .serialized, .limited)
 struct ExporterStandardTests {
-    @Test("Get gives a property's value in a variant of its type", arguments: BusKind.available)
+    @Test("Get returns a property's value in a variant of its type", arguments: BusKind.available)
     func get(kind: BusKind) throws {
         let bell = try Bell(kind)
         let reply = try bell.properties("Get", ["org.example.Bell", "Pitch"])
@@ -20,7 +20,7 @@ struct ExporterStandardTests {
         #expect(try bell.properties("Get", ["", "Pitch"]).signature == "v")
     }
 
-    @Test("GetAll gives every property", arguments: BusKind.available)
+    @Test("GetAll returns every property", arguments: BusKind.available)
     func getAll(kind: BusKind) throws {
         let bell = try Bell(kind)
         for interface in ["org.example.Bell", ""] {
@@ -44,7 +44,7 @@ struct ExporterStandardTests {
     }
 
     @Test(
-        "Unknown properties and interfaces, and wrong arguments, are told apart", arguments: BusKind.available,
+        "Unknown properties, unknown interfaces and wrong arguments have distinct errors", arguments: BusKind.available,
         [
             ("Get", ["org.example.Bell", "Nonsense"], "UnknownProperty"),
             ("Get", ["org.example.Other", "Pitch"], "UnknownInterface"),
@@ -62,7 +62,9 @@ struct ExporterStandardTests {
         #expect(error.name.rawValue == "org.freedesktop.DBus.Error.\(call.error)", "\(error)")
     }
 
-    @Test("The introspection document is valid, and says what the table says", arguments: BusKind.available)
+    @Test(
+        "The introspection document is valid, and matches the table of methods, signals and properties",
+        arguments: BusKind.available)
     func introspection(kind: BusKind) throws {
         let bell = try Bell(kind)
         let document = try bell.introspect("/org/example/Bell")
@@ -87,7 +89,7 @@ struct ExporterStandardTests {
         #expect(try nodes(document, "\(own)/property/annotation/@value") == ["const", "true"])
     }
 
-    @Test("A tool can walk down from the root", arguments: BusKind.available)
+    @Test("Introspection of each parent path lists its child, from the root down", arguments: BusKind.available)
     func ancestors(kind: BusKind) throws {
         let bell = try Bell(kind)
         for (path, child) in [("/", "org"), ("/org", "example"), ("/org/example", "Bell")] {

@@ -16,7 +16,9 @@ struct ExporterTests {
         #expect(bell.sender == bell.caller.uniqueName)
     }
 
-    @Test("A call without interface field finds the method, or a standard one", arguments: BusKind.available)
+    @Test(
+        "A call without an interface field finds a method of the object or a standard method",
+        arguments: BusKind.available)
     func withoutInterface(kind: BusKind) throws {
         let bell = try Bell(kind)
         let message = Sample.callWithoutInterface("Add", to: bell.name)
@@ -33,7 +35,9 @@ struct ExporterTests {
         #expect(error.name == "org.freedesktop.DBus.Error.UnknownMethod")
     }
 
-    @Test("E2: arguments of other types are InvalidArgs, and the handler does not run", arguments: BusKind.available)
+    @Test(
+        "E2: arguments of the wrong number or type give InvalidArgs, and the handler does not run",
+        arguments: BusKind.available)
     func wrongSignature(kind: BusKind) throws {
         let bell = try Bell(kind)
         for arguments in [[], [1], [1, 2, 3]] as [[Int32]] {
@@ -53,7 +57,9 @@ struct ExporterTests {
         #expect(bell.refusals.count == 4)
     }
 
-    @Test("What a handler throws becomes the error reply, and is told to onRefusal", arguments: BusKind.available)
+    @Test(
+        "An error that a handler throws becomes the error reply, and is passed to onRefusal",
+        arguments: BusKind.available)
     func refused(kind: BusKind) throws {
         let bell = try Bell(kind)
         let cracked = BusError(name: "org.example.Error.Cracked", message: "it is cracked")
@@ -62,7 +68,7 @@ struct ExporterTests {
     }
 
     @Test(
-        "E2: an unknown method, interface or object is told apart", arguments: BusKind.available,
+        "E2: unknown methods, interfaces and objects have distinct errors", arguments: BusKind.available,
         [
             ("/org/example/Bell", "org.example.Bell", "Nonsense", "UnknownMethod"),
             ("/org/example/Bell", "org.example.Other", "Add", "UnknownInterface"),
@@ -84,7 +90,7 @@ struct ExporterTests {
         #expect(error.name.rawValue == "org.freedesktop.DBus.Error.\(call.error)", "\(error)")
     }
 
-    @Test("A call that wants no reply runs, and is not answered, not even with an error", arguments: BusKind.available)
+    @Test("A call that expects no reply runs, and gets no reply, not even an error", arguments: BusKind.available)
     func noReply(kind: BusKind) throws {
         let bell = try Bell(kind)
         var strays = 0
@@ -108,7 +114,7 @@ struct ExporterTests {
         #expect(bell.refusals.count == 2)
     }
 
-    @Test("A reply can be sent later, after those of other calls", arguments: BusKind.available)
+    @Test("A reply can be sent after those of later calls", arguments: BusKind.available)
     func deferred(kind: BusKind) throws {
         let bell = try Bell(kind)
         var answer: Result<Message, BusError>?
@@ -121,7 +127,7 @@ struct ExporterTests {
         #expect(try reader.readString() == "at last")
     }
 
-    @Test("A deferred reply to a caller that has left harms nobody", arguments: BusKind.available)
+    @Test("A deferred reply to a caller that has left has no effect on other calls", arguments: BusKind.available)
     func deferredToNobody(kind: BusKind) throws {
         let bell = try Bell(kind)
         var leaver: Connection? = try bell.loop.connect(to: bell.bus)
@@ -133,7 +139,7 @@ struct ExporterTests {
         try bell.call("Add", [0, 0])
     }
 
-    @Test("Peer is answered by libdbus, on any object", arguments: BusKind.available)
+    @Test("libdbus answers Peer calls on every object path", arguments: BusKind.available)
     func peer(kind: BusKind) throws {
         let bell = try Bell(kind)
         for path in ["/org/example/Bell", "/", "/nowhere"] as [ObjectPath] {

@@ -9,7 +9,7 @@ import Testing
 /// Many messages: none is lost, none overtakes, and the loop still turns.
 @Suite("The flow of messages", .serialized, .limited)
 struct FlowTests {
-    @Test("D4: signals of one sender arrive in their order", arguments: BusKind.available)
+    @Test("D4: the signals of one sender arrive in order", arguments: BusKind.available)
     func order(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -20,7 +20,7 @@ struct FlowTests {
         #expect(numbers.received == Array(0..<1000))
     }
 
-    @Test("A handler can send and call, also to its own connection", arguments: BusKind.available)
+    @Test("A handler can send messages and make calls, also to its own connection", arguments: BusKind.available)
     func sendInHandler(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -52,7 +52,9 @@ struct FlowTests {
         try loop.run("the echoes") { own == 100 }
     }
 
-    @Test("A paused connection hands nothing on, and then all of it in its order", arguments: BusKind.available)
+    @Test(
+        "A paused connection delivers no message, and all of them in order when it resumes",
+        arguments: BusKind.available)
     func pause(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -71,7 +73,9 @@ struct FlowTests {
         #expect(numbers.received == Array(0..<100))
     }
 
-    @Test("Reading goes on when more may be received, though nothing was given up", arguments: BusKind.available)
+    @Test(
+        "Reading continues when the limit of received bytes is raised, while all received messages are still held",
+        arguments: BusKind.available)
     func receivedBytes(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -97,7 +101,7 @@ struct FlowTests {
         try loop.run("the rest") { kept.count == 400 }
     }
 
-    @Test("Messages of any size arrive whole beside each other", arguments: BusKind.available)
+    @Test("Small and large messages arrive whole and in order", arguments: BusKind.available)
     func sizes(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -120,7 +124,7 @@ struct FlowTests {
         #expect(received == sizes)
     }
 
-    @Test("20,000 messages in both directions at once: none is lost, order is kept", arguments: BusKind.available)
+    @Test("20,000 messages in each direction at once arrive complete and in order", arguments: BusKind.available)
     func flood(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -143,7 +147,7 @@ struct FlowTests {
     }
 
     @Test(
-        "What the socket does not take waits, is counted, and goes out as the loop turns", arguments: BusKind.available)
+        "Bytes that the socket does not accept are queued, counted, and sent by the loop", arguments: BusKind.available)
     func backlog(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let (senders, receivers) = (Loop(), Loop())
@@ -163,7 +167,7 @@ struct FlowTests {
         #expect(numbers.received == Array(0..<8))
     }
 
-    @Test("Messages with descriptors keep their place, also where the socket is full", arguments: BusKind.available)
+    @Test("Messages with file descriptors keep their order, also when the socket is full", arguments: BusKind.available)
     func descriptorsInTheirPlace(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let (senders, receivers) = (Loop(), Loop())
@@ -186,7 +190,7 @@ struct FlowTests {
         #expect(numbers.received == Array(0..<9))
     }
 
-    @Test("What a handler sends leaves before a loop inside of it waits")
+    @Test("Messages sent in a handler leave before a nested loop of the handler waits")
     func loopInHandler() throws {
         let bus = try PrivateBus()
         let loop = Loop()
@@ -212,7 +216,7 @@ struct FlowTests {
         #expect(numbers.received == [1, 2, 1, 2])
     }
 
-    @Test("One turn of the loop hands on a bounded number of messages, so that a flood starves no other source")
+    @Test("An iteration of the loop delivers a bounded number of messages, so a flood does not starve other sources")
     func turns() throws {
         let bus = try PrivateBus()
         let (senders, receivers) = (Loop(), Loop())
@@ -239,7 +243,9 @@ struct FlowTests {
         withExtendedLifetime(idle) {}
     }
 
-    @Test("Every type crosses a bus and comes back unchanged", arguments: BusKind.available)
+    @Test(
+        "A message of many types crosses the bus unchanged, except its file descriptor, which is closed",
+        arguments: BusKind.available)
     func echo(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()

@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonDBus
 
 /// A reply counts only from whom it must come (E6), whatever number it carries.
-@Suite("Replies of strangers", .serialized, .limited)
+@Suite("Forged replies of other connections", .serialized, .limited)
 struct ForgedReplyTests {
     /// A victim, someone whom it calls and who answers when the test says so, and a stranger who answers first.
     final class Stage {
@@ -83,7 +83,7 @@ struct ForgedReplyTests {
     }
 
     @Test(
-        "E6: a call to a connection, or to the owner of a name, is answered by that one alone",
+        "E6: only the called connection, or the owner of the called name, can answer a call",
         arguments: BusKind.available, [false, true])
     func answeredByWhoWasAsked(kind: BusKind, byName: Bool) throws {
         let stage = try Stage(kind)
@@ -103,7 +103,7 @@ struct ForgedReplyTests {
         #expect(stage.results.count == 1)
     }
 
-    @Test("E6: what is asked of the bus, nobody else answers", arguments: BusKind.available)
+    @Test("E6: forged replies to calls to the bus are ignored", arguments: BusKind.available)
     func answeredByTheBus(kind: BusKind) throws {
         let stage = try Stage(kind)
         // The forged replies are there before the questions: each with the number of one.
@@ -121,7 +121,7 @@ struct ForgedReplyTests {
         #expect(!id.isEmpty)
     }
 
-    @Test("E6: the bus answers for those who are not there, or leave", arguments: BusKind.available)
+    @Test("E6: the bus's errors are accepted for callees that leave or do not exist", arguments: BusKind.available)
     func busAnswersForOthers(kind: BusKind) throws {
         let stage = try Stage(kind)
         var leaves: Connection? = try stage.loop.connect(to: stage.bus)
@@ -140,7 +140,7 @@ struct ForgedReplyTests {
     }
 
     @Test(
-        "E6: a new owner of the name is believed, a former one only for what it was asked",
+        "E6: a new owner of the name is trusted, and a former owner only for calls that it received",
         arguments: BusKind.available)
     func ownerChanges(kind: BusKind) throws {
         let stage = try Stage(kind)
@@ -171,7 +171,7 @@ struct ForgedReplyTests {
         stage.stranger.onMessage = nil
     }
 
-    @Test("E6: where the bus refuses to tell owners, it is asked about each reply")
+    @Test("E6: the reply of a new name owner is accepted also where the bus refuses the match rule for owner changes")
     func refusedRule() throws {
         let stage = try Stage(.dbusDaemon, limits: ["max_match_rules_per_connection": 0])
         try stage.own("org.example.Bell", stage.callee)
@@ -197,7 +197,7 @@ struct ForgedReplyTests {
         stage.stranger.onMessage = nil
     }
 
-    @Test("Many calls wait with one timer, and each fails when its time is over", arguments: BusKind.available)
+    @Test("Each of many pending calls fails at its own timeout", arguments: BusKind.available)
     func timeouts(kind: BusKind) throws {
         let stage = try Stage(kind)
         var failed: [Int32] = []
@@ -214,7 +214,7 @@ struct ForgedReplyTests {
     }
 
     @Test(
-        "A message of the bus library's own that a connection sends disconnects nobody else",
+        "A forged signal of the bus library's local interface does not disconnect its receiver",
         arguments: BusKind.available)
     func forgedDisconnect(kind: BusKind) throws {
         let stage = try Stage(kind)

@@ -9,7 +9,7 @@ import Testing
 /// Messages made from bytes, by which one notification goes to many clients.
 @Suite("Marshalled messages", .limited)
 struct MarshalledTests {
-    @Test("A signal made from the body of another message has its values")
+    @Test("A signal made from the marshalled body of another message has the values of that message")
     func signal() throws {
         let original = Sample.signal { writer in
             writer.append("Größe")
@@ -31,7 +31,7 @@ struct MarshalledTests {
         #expect(try reader.readString() == "Größe")
     }
 
-    @Test("Bytes written by hand are what libdbus writes")
+    @Test("MarshalledBytes writes the bytes that libdbus writes")
     func bytes() {
         let original = Sample.signal { writer in
             writer.append(UInt8(1))
@@ -54,7 +54,7 @@ struct MarshalledTests {
         #expect(bytes == original.marshalledBody)
     }
 
-    @Test("A body of other types, cut short, or too long makes no message")
+    @Test("A body of other types, a truncated body or a longer body gives no message")
     func damaged() {
         let body = Sample.signal { $0.append("text") }.marshalledBody
         func make(_ signature: Signature, _ body: [UInt8]) -> Message? {
@@ -75,7 +75,7 @@ struct MarshalledTests {
     }
 
     @Test(
-        "A message in the other byte order gives its body in ours, whatever was read of it before",
+        "A message in the other byte order has its body in native order, read before or not",
         arguments: [false, true])
     func byteOrder(isRead: Bool) throws {
         // A signal "su" as a big-endian machine sends it.

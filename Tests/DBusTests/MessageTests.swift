@@ -5,7 +5,7 @@ import Testing
 
 @Suite("D-Bus messages", .limited)
 struct MessageTests {
-    @Test("A method call has its header fields")
+    @Test("A method call has its header fields, and no reply flag until it is set")
     func methodCall() {
         let message = Message.methodCall(
             to: "org.example.Bell", path: "/bell", interface: "org.example.Bell", member: "Ring")
@@ -23,7 +23,7 @@ struct MessageTests {
         #expect(message.expectsNoReply)
     }
 
-    @Test("A signal is a broadcast, or for the connection that it is addressed to")
+    @Test("A signal is a broadcast, or is addressed to one connection")
     func signal() {
         let message = Sample.signal("Rang")
         #expect(message.kind == .signal)

@@ -7,7 +7,7 @@ import Testing
 /// The names of the D-Bus specification: libdbus aborts on a malformed one, so none may get there.
 @Suite("D-Bus names", .limited)
 struct NamesTests {
-    @Test("Bus names")
+    @Test("Valid bus names are accepted, and malformed ones are refused")
     func busNames() {
         check(
             AnyBusName.self,
@@ -26,14 +26,14 @@ struct NamesTests {
         #expect(AnyBusName("org.example.App").unique == nil)
     }
 
-    @Test("Object paths")
+    @Test("Valid object paths are accepted, and malformed ones are refused")
     func objectPaths() {
         check(
             ObjectPath.self, good: ["/", "/a", "/a/b_1/C", "/1"],
             bad: ["", "a", "//", "/a/", "/a//b", "/a-b", "/ä", "/a b", "/a\0"])
     }
 
-    @Test("Interface and error names")
+    @Test("Valid interface and error names are accepted, and malformed ones are refused")
     func interfaces() {
         check(
             InterfaceName.self, good: ["a.b", "org.example.App1", "_a._b", "a." + String(repeating: "b", count: 253)],
@@ -43,14 +43,14 @@ struct NamesTests {
             ])
     }
 
-    @Test("Member names")
+    @Test("Valid member names are accepted, and malformed ones are refused")
     func members() {
         check(
             MemberName.self, good: ["a", "Post", "_1", String(repeating: "b", count: 255)],
             bad: ["", "1a", "a.b", "a-b", "ä", "a b", String(repeating: "b", count: 256), "a\0"])
     }
 
-    @Test("Signatures, and the dict entry that is the element of an array")
+    @Test("Valid signatures, including that of a dict entry, are accepted, and malformed ones are refused")
     func signatures() {
         check(
             Signature.self,

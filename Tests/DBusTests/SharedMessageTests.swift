@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonDBus
 
 /// Messages that many get, with a header made once and a part that they share, and calls that are laid out here.
-@Suite("Messages to many", .serialized, .limited)
+@Suite("Messages with a shared body for many receivers", .serialized, .limited)
 struct SharedMessageTests {
     private static let form = MessageTemplate.signal(
         path: "/org/example/Bell", interface: "org.example.Bell", member: "Rang", signature: "ayt")
@@ -21,7 +21,7 @@ struct SharedMessageTests {
         }
     }
 
-    @Test("A header made once, with a part that is shared, gives what a message made for one has")
+    @Test("A prepared header with a shared part gives the bytes of a message made for one receiver")
     func sameBytes() {
         for name in [":1.7", ":1.12345", ":1.1234567"] as [UniqueName] {
             let head = Self.form.head(to: name)
@@ -38,7 +38,9 @@ struct SharedMessageTests {
         }
     }
 
-    @Test("Small and large ones arrive whole and in order, however full the socket is", arguments: BusKind.available)
+    @Test(
+        "Small and large shared messages arrive whole and in order, also when the socket is full",
+        arguments: BusKind.available)
     func order(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()
@@ -72,7 +74,7 @@ struct SharedMessageTests {
         #expect(received == count && faults.isEmpty && sender.outgoingBytes == 0)
     }
 
-    @Test("A call that is laid out here has its serial and its flags, whoever looks")
+    @Test("A call marshalled without libdbus has its serial, flags and body, also as libdbus reads them")
     func marshalled() throws {
         let form = MessageTemplate.methodCall(
             path: "/bell", interface: "org.example.Bell", member: "Ring", signature: "t")
@@ -90,7 +92,7 @@ struct SharedMessageTests {
         #expect(copy.serial == 9 && copy.expectsNoReply && copy.marshalledBody == call.marshalledBody)
     }
 
-    @Test("The bus answers a question that is laid out here, and so does a connection", arguments: BusKind.available)
+    @Test("The bus and a connection answer calls that were marshalled without libdbus", arguments: BusKind.available)
     func questions(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let loop = Loop()

@@ -55,7 +55,9 @@ struct SocketReaderTests {
         return message.bytes
     }
 
-    @Test("Messages come whole and in order, whatever pieces their bytes come in", arguments: [1, 3, 7, 1000, 100_000])
+    @Test(
+        "Messages arrive whole and in order, whatever the sizes of the received pieces",
+        arguments: [1, 3, 7, 1000, 100_000])
     func pieces(size: Int) {
         let pipe = Pipe()
         let sizes = [0, 1, 100, 3000, 0, size == 1 ? 10 : 200_000, 5]
@@ -74,7 +76,7 @@ struct SocketReaderTests {
         #expect(!pipe.hasEnded)
     }
 
-    @Test("One turn hands on a bounded number, and the rest follows without more to read")
+    @Test("An iteration of the loop delivers a bounded number of messages; the rest follows without further input")
     func turns() {
         let pipe = Pipe()
         pipe.write((1...100).flatMap { message($0) })
@@ -84,7 +86,7 @@ struct SocketReaderTests {
         #expect(pipe.messages.count == 100)
     }
 
-    @Test("The end comes behind the last message; what was cut off is no message")
+    @Test("The end is reported after the last whole message, and a truncated message is discarded")
     func end() {
         let pipe = Pipe()
         pipe.write(message(1) + message(2) + message(3).dropLast())
@@ -93,7 +95,7 @@ struct SocketReaderTests {
         #expect(pipe.messages.map(\.serial) == [1, 2] && pipe.hasEnded)
     }
 
-    @Test("Bytes that no message begins with end it, behind the messages before them")
+    @Test("Bytes that can't begin a message end the reader, after the messages before them")
     func garbage() {
         for beginning in [[UInt8(ascii: "x")] + [UInt8](repeating: 1, count: 15), Self.tooLarge] {
             let pipe = Pipe()
@@ -103,7 +105,7 @@ struct SocketReaderTests {
         }
     }
 
-    @Test("A header that is none is passed over, and the next message is read")
+    @Test("A message with a malformed header is skipped, and the next message is read")
     func badHeader() {
         var bad = message(2)
         bad[16] = 0  // the code of the first field
@@ -113,7 +115,7 @@ struct SocketReaderTests {
         #expect(pipe.messages.map(\.serial) == [1, 3] && !pipe.hasEnded)
     }
 
-    @Test("While it is paused, or holds as much as it may, nothing is read and the loop sleeps")
+    @Test("A reader that is paused or holds its maximum of bytes reads no more, and the loop sleeps")
     func bounds() {
         let pipe = Pipe()
         pipe.reader.isPaused = true
@@ -142,7 +144,7 @@ struct SocketReaderTests {
         return message.bytes
     }
 
-    @Test("Calls can be taken where they lie; those that are not, and all else, become messages in their order")
+    @Test("Calls can be taken in place; all other messages are delivered in order")
     func arrivingCalls() {
         let pipe = Pipe()
         var row = EncodedCallQueue()
@@ -175,7 +177,7 @@ struct SocketReaderTests {
         #expect(row.isEmpty && none == nil)
     }
 
-    @Test("A row takes calls that arrived, and nothing else")
+    @Test("A CallRow accepts received calls in native byte order, and no other messages")
     func rows() {
         var row = EncodedCallQueue()
         let signal = Message(arrived: message(1))!

@@ -7,7 +7,7 @@ import Testing
 /// Values written to a message and read back.
 @Suite("D-Bus values", .limited)
 struct ValueTests {
-    @Test("Integers arrive as they were, at the ends of their ranges too")
+    @Test("Integers arrive unchanged, including the least and the greatest values")
     func integers() throws {
         try check([UInt8.min, 1, .max], "y")
         try check([Int16.min, -1, 0, 1, .max], "n")
@@ -19,7 +19,7 @@ struct ValueTests {
         try check([false, true], "b")
     }
 
-    @Test("Floating point arrives bit by bit: NaN, infinities, negative zero, the smallest and the largest")
+    @Test("Floating-point values arrive bit by bit: NaN, infinities, negative zero, the smallest and the largest")
     func doubles() throws {
         let values = [
             0, -0.0, 1.5, .pi, .infinity, -.infinity, .greatestFiniteMagnitude, .leastNonzeroMagnitude, .nan,
@@ -31,7 +31,7 @@ struct ValueTests {
         #expect(reader.hasEnded)
     }
 
-    @Test("Strings arrive as they were")
+    @Test("Strings, object paths and signatures arrive unchanged")
     func strings() throws {
         try check(
             [
@@ -43,7 +43,7 @@ struct ValueTests {
         try check([Signature(""), "a{sv}", "(isa{s(xd)})", "nqiuxtdybsogvh"], "g")
     }
 
-    @Test("A file descriptor arrives as another one of the same file")
+    @Test("A received file descriptor is a duplicate that refers to the same file")
     func descriptors() throws {
         var ends: [Int32] = [-1, -1]
         try #require(pipe(&ends) == 0)
@@ -71,7 +71,7 @@ struct ValueTests {
         #expect(read(readEnd.rawValue, &byte, 1) == 0)
     }
 
-    @Test("Arrays in one block arrive as they were, empty ones with their type")
+    @Test("Arrays written as one block arrive unchanged, and empty ones keep their element type")
     func fixedArrays() throws {
         try checkFixedArray([UInt8]([0, 1, 255]), "ay")
         try checkFixedArray([Int16]([.min, .max]), "an")
@@ -87,7 +87,7 @@ struct ValueTests {
         try checkFixedArray([Double](), "ad")
     }
 
-    @Test("Containers in containers: structures, arrays, dictionaries, variants in variants")
+    @Test("Nested structures, arrays, dictionaries and variants arrive unchanged")
     func containers() throws {
         let message = write { writer in
             writer.structure { writer in
@@ -177,7 +177,7 @@ struct ValueTests {
         #expect(reader.hasEnded)
     }
 
-    @Test("A container that its writer gives up throws the error, and harms nothing else")
+    @Test("An error thrown while a container is written is rethrown, and later messages are not affected")
     func abandoned() throws {
         struct GivenUp: Error {}
         #expect(throws: GivenUp.self) {

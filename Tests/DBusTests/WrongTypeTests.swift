@@ -4,9 +4,9 @@ import CarillonTestLimits
 import Testing
 
 /// A reader of untrusted messages can't misread one.
-@Suite("E2: reading what is not there", .limited)
+@Suite("E2: reading values of the wrong type", .limited)
 struct WrongTypeTests {
-    @Test("A value of another type is InvalidArgs, says what it is, and stays where it is")
+    @Test("Reading a value as another type gives InvalidArgs with the actual type, and does not advance the reader")
     func basic() throws {
         var reader = MessageReader(Sample.signal { $0.append(UInt32(7)) })
         let errors = [
@@ -27,7 +27,7 @@ struct WrongTypeTests {
         #expect(try reader.read(UInt32.self) == 7)
     }
 
-    @Test("A string is no object path and no signature, and the other way round")
+    @Test("A string can't be read as an object path or a signature, nor an object path as a string")
     func texts() {
         var string = MessageReader(Sample.signal { $0.append("/a") })
         #expect(invalidArgs { () throws(BusError) in _ = try string.read(ObjectPath.self) } != nil)
@@ -36,7 +36,7 @@ struct WrongTypeTests {
         #expect(invalidArgs { () throws(BusError) in _ = try path.readString() } != nil)
     }
 
-    @Test("Behind the last value everything is InvalidArgs")
+    @Test("Reading past the last value gives InvalidArgs")
     func end() {
         var reader = MessageReader(Sample.signal())
         #expect(reader.hasEnded)
@@ -47,7 +47,7 @@ struct WrongTypeTests {
         #expect(reader.hasEnded)
     }
 
-    @Test("An array of another type is InvalidArgs, also when it is empty")
+    @Test("Reading an array as one of another element type gives InvalidArgs, also if the array is empty")
     func arrays() {
         var reader = MessageReader(Sample.signal { $0.append(fixedArray: [Int32(1)]) })
         #expect(
@@ -57,7 +57,7 @@ struct WrongTypeTests {
         #expect(invalidArgs { () throws(BusError) in _ = try empty.readFixedArray(of: UInt8.self) } != nil)
     }
 
-    @Test("Inside a container it is the same, and a container ends where it ends")
+    @Test("Reading a wrong type inside a container, or past the container's end, gives InvalidArgs")
     func contents() throws {
         var reader = MessageReader(
             Sample.signal { writer in

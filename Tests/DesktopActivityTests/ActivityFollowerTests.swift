@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonActivity
 
 /// How a source is chosen, lost, and tried again.
-@Suite("A3: choosing a source and keeping it", .limited)
+@Suite("A3: selection of an activity source, and recovery from its loss", .limited)
 struct ActivityFollowerTests {
     final class Stage {
         let context = MainContext()
@@ -59,7 +59,7 @@ struct ActivityFollowerTests {
     private static let x11 = SessionEnvironment([.display: ":0"])
     private static let window = ActivityEvent.focused(ActivityWindow(id: "w", processID: 10))
 
-    @Test("The session's source is started, followed when it tells, and shown")
+    @Test("The source of the session is started, and followed while it reports the active window")
     func following() {
         let stage = Stage(Self.x11)
         stage.follower.start()
@@ -77,7 +77,7 @@ struct ActivityFollowerTests {
     }
 
     @Test(
-        "A1: a source watches which windows can be seen where that matters to any application, and only there",
+        "A1: a source watches the visibility of windows only if that matters to an application",
         arguments: [
             (InactivityRules(), false), (InactivityRules(general: .hidden), true),
             (InactivityRules(applications: ["a": .unfocused, "b": .hidden]), true),
@@ -90,7 +90,7 @@ struct ActivityFollowerTests {
         #expect(stage.sources.map(\.watchesVisibility) == [isWatched])
     }
 
-    @Test("Nothing is started where there is nothing, or nothing is wanted")
+    @Test("No source is started if the session offers none or the configuration selects none")
     func nothing() {
         for stage in [Stage(SessionEnvironment()), Stage(Self.x11, .none)] {
             stage.follower.start()
@@ -101,14 +101,14 @@ struct ActivityFollowerTests {
         }
     }
 
-    @Test("A source by its name is taken whatever the session offers")
+    @Test("A source selected by name is started whatever the session offers")
     func named() {
         let stage = Stage(Self.x11, .kind(.sway))
         stage.follower.start()
         #expect(stage.sources.map(\.kind) == [.sway])
     }
 
-    @Test("A2: a lost source makes everybody active, and is tried again after a pause, not at once")
+    @Test("A2: after the loss of its source every client counts as active, and a new source starts after a second")
     func lost() throws {
         let stage = Stage(Self.x11)
         stage.follower.start()
@@ -129,7 +129,7 @@ struct ActivityFollowerTests {
         #expect(stage.told.last == "a active")
     }
 
-    @Test("A source that fails while it is started takes nothing down")
+    @Test("A source that fails during its start is not started again before a second has passed")
     func failsAtOnce() {
         let stage = Stage(Self.x11)
         stage.first = .ended(reason: "nothing there")
@@ -140,7 +140,7 @@ struct ActivityFollowerTests {
         #expect(stage.sources.count == 1 || ContinuousClock.now - start >= .milliseconds(999))
     }
 
-    @Test("Where the best one fails the next one is tried at once")
+    @Test("If the best source fails, the next source is started at once")
     func nextBest() {
         let stage = Stage(SessionEnvironment([.swaySocket: "/run/sway", .waylandDisplay: "wayland-0"]))
         stage.first = .ended(reason: "nothing there")
@@ -152,7 +152,7 @@ struct ActivityFollowerTests {
                     by: SessionEnvironment([.swaySocket: "/run/sway", .waylandDisplay: "wayland-0"])))
     }
 
-    @Test("A service that was started before the desktop learns of it from its first client with a window")
+    @Test("A service started before the desktop learns the session from its first client with a display")
     func learned() {
         let stage = Stage(SessionEnvironment())
         stage.follower.start()
@@ -165,7 +165,7 @@ struct ActivityFollowerTests {
         #expect(stage.told == ["a active"], "also of those who came before it")
     }
 
-    @Test("A desktop that was started again, elsewhere, is learned of in the same way; a second one beside it is not")
+    @Test("A restarted desktop is found through a new client, and a second desktop beside a live one is ignored")
     func relearned() {
         let stage = Stage(Self.x11)
         stage.follower.start()
@@ -178,7 +178,7 @@ struct ActivityFollowerTests {
         #expect(stage.sources.last?.session[.display] == ":1")
     }
 
-    @Test("The configuration chooses anew, also nothing, while it runs")
+    @Test("A reload of the configuration selects a source anew or none, also if the choice is unchanged")
     func reconfigured() {
         let stage = Stage(Self.x11)
         stage.follower.start()
@@ -201,7 +201,7 @@ struct ActivityFollowerTests {
         #expect(stage.follower.state == .following && stage.told.last == "a active")
     }
 
-    @Test("While nobody is followed the reason stands with what a person can do; while somebody is, none")
+    @Test("Without a followed source the reason includes advice, and with one the reason is empty")
     func reasons() {
         let stage = Stage(SessionEnvironment([.sessionType: "wayland", .currentDesktop: "GNOME"]))
         #expect(stage.follower.reason.isEmpty)
@@ -217,7 +217,7 @@ struct ActivityFollowerTests {
         #expect(Set(ActivitySourceKind.allCases.map(\.advice)).count == ActivitySourceKind.allCases.count)
     }
 
-    @Test("A screen that is locked has no active window; unlocked it has the one that the source told last")
+    @Test("A locked screen has no active window, and unlocking restores the window that the source reported last")
     func locked() {
         let stage = Stage(Self.x11)
         stage.follower.start()

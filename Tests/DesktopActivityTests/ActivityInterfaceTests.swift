@@ -29,14 +29,16 @@ struct ActivityInterfaceTests {
         #expect(isAtEnd)
     }
 
-    @Test("Focused", arguments: [("1", 4711, "org.x.Y"), ("", 0, ""), ("w", -1, "")] as [(String, Int32, String)])
+    @Test(
+        "Focused is encoded with the signature sis, and decoded unchanged",
+        arguments: [("1", 4711, "org.x.Y"), ("", 0, ""), ("w", -1, "")] as [(String, Int32, String)])
     func focused(window: String, processID: Int32, application: String) throws {
         try check(
             ActivityInterface.Focused(window: window, processID: processID, application: application), "Focused sis")
     }
 
     @Test(
-        "WindowFocused",
+        "WindowFocused decodes to the value with which it was encoded, for every kind of window",
         arguments: [
             ("1", "application", 7, "org.x.Z"), ("1", "shell", 0, ""), ("1", "passing", 0, ""), ("", "", 0, ""),
         ]
@@ -48,7 +50,7 @@ struct ActivityInterfaceTests {
                 ownerApplication: application), "WindowFocused sissis")
     }
 
-    @Test("A window of a kind that is not known is an error")
+    @Test("A WindowFocused message with an unknown kind of window is an error")
     func unknownKind() {
         let report = ActivityInterface.WindowFocused(
             focused: .init(window: "1", processID: 3, application: ""), kind: "carpet")
@@ -56,13 +58,13 @@ struct ActivityInterfaceTests {
         #expect(throws: BusError.self) { try ActivityInterface.WindowFocused(from: &reader) }
     }
 
-    @Test("ShellWindow")
+    @Test("ShellWindow is encoded with the signature sis, and decoded unchanged")
     func shellWindow() throws {
         try check(
             ActivityInterface.ShellWindow(window: "1", processID: 4711, application: "org.x.Y"), "ShellWindow sis")
     }
 
-    @Test("WindowVisibility")
+    @Test("WindowVisibility is encoded and decoded unchanged, and an unknown kind of window is an error")
     func windowVisibility() throws {
         for isHidden in [true, false] {
             try check(
@@ -76,17 +78,17 @@ struct ActivityInterfaceTests {
         #expect(throws: BusError.self) { try ActivityInterface.WindowVisibility(from: &reader) }
     }
 
-    @Test("Ended")
+    @Test("Ended is encoded without arguments")
     func ended() throws {
         try check(ActivityInterface.Ended(), "Ended ")
     }
 
-    @Test("Closed")
+    @Test("Closed is encoded with the signature s, and decoded unchanged")
     func closed() throws {
         try check(ActivityInterface.Closed(window: "1"), "Closed s")
     }
 
-    @Test("ReportRequested")
+    @Test("ReportRequested is a signal without arguments, and no other message is taken for one")
     func reportRequested() {
         let signal = ActivityInterface.ReportRequested().signal(to: ":1.2")
         #expect(signal.kind == .signal)
@@ -97,7 +99,7 @@ struct ActivityInterfaceTests {
         )
     }
 
-    @Test("A message with other arguments is an error")
+    @Test("A message with arguments of another type can't be decoded")
     func wrongType() {
         var reader = MessageReader(ActivityInterface.Closed(window: "1").call(to: UniqueName(":1.1")))
         #expect(throws: BusError.self) { try ActivityInterface.Focused(from: &reader) }

@@ -8,11 +8,11 @@ import Testing
 @testable import CarillonActivity
 
 /// Whose window it is, and who is never suspended.
-@Suite("A1, A2: from windows to clients", .limited)
+@Suite("A1, A2: activity of clients, derived from windows", .limited)
 struct ActivityTrackerTests {
     let desktop = TrackedDesktop()
 
-    @Test("A1: the client whose process has the active window is active, one whose window was active is not")
+    @Test("A1: the client of the active window is active, and the client of a formerly active window is inactive")
     func switching() {
         desktop.client("a", 10)
         desktop.client("b", 20)
@@ -27,7 +27,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("b") == .inactive)
     }
 
-    @Test("A1: no window is active: those whose windows were are not")
+    @Test("A1: without an active window, a client whose window was active is inactive")
     func nobody() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
@@ -35,7 +35,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
-    @Test("A1: a connection that a process makes while it is inactive is inactive, too, until all are active")
+    @Test("A1: a new connection of an inactive process is inactive, until the process becomes active")
     func connectionsMeanwhile() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
@@ -59,7 +59,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("d") == .inactive)
     }
 
-    @Test("B3: whose window is active can be told, as far as anybody tells")
+    @Test("B3: the tracker names the application of the active window, as far as the source reports it")
     func told() {
         #expect(desktop.tracker.activeApplication == nil)
         desktop.client("a", 10)
@@ -75,7 +75,7 @@ struct ActivityTrackerTests {
         #expect(desktop.tracker.activeApplication == nil)
     }
 
-    @Test("E4: of more windows than anybody opens all are forgotten, and the next ones count")
+    @Test("E4: beyond 4,096 windows all are forgotten, and later windows count again")
     func tooMany() {
         desktop.client("a", 10)
         desktop.client("b", 20)
@@ -94,7 +94,7 @@ struct ActivityTrackerTests {
             .window(ActivityWindow(id: window, processID: process, application: application), isHidden: isHidden))
     }
 
-    @Test("A1: inactive when hidden: who has a window that can be seen is active, with the focus or without")
+    @Test("A1: with inactive-when=hidden, a client with a visible window is active, with or without the focus")
     func hidden() {
         desktop.tracker.rules.general = .hidden
         desktop.client("a", 10)
@@ -122,7 +122,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("b") == .unknown)
     }
 
-    @Test("A1: a window that was seen and never had the focus leaves its program unknown")
+    @Test("A1: a visible window that never had the focus leaves its client unknown")
     func seen() {
         desktop.client("a", 10)
         desktop.focus("w2", process: 20)
@@ -133,7 +133,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
-    @Test("A1: for single applications, by what the sandbox, the unit, the window or the program is called")
+    @Test("A1: rules for single applications match by the name of the unit, the window or the program")
     func rules() {
         desktop.processes.start(10, unit: "app-org.example.Unit-7.scope")
         desktop.processes.start(20)
@@ -158,7 +158,7 @@ struct ActivityTrackerTests {
         #expect(inactive() == "a", "what is said of the application counts before the program")
     }
 
-    @Test("A1: every connection of a process has its activity, also one that comes later")
+    @Test("A1: every connection of a process has the activity of the process, also a later connection")
     func connections() {
         desktop.client("a1", 10)
         desktop.focus("w1", process: 10)
@@ -169,7 +169,7 @@ struct ActivityTrackerTests {
         for client in ["a1", "a2", "a3"] { #expect(desktop.activity(client) == .inactive) }
     }
 
-    @Test("A1: a window of nobody, or of a process that is gone, makes the others inactive and nobody active")
+    @Test("A1: an active window without a known process makes other clients inactive, and no client active")
     func strangers() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
@@ -180,7 +180,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
-    @Test("A1: those who resume are told first")
+    @Test("A1: a client that becomes active is reported before a client that becomes inactive")
     func order() {
         for number in 1...9 {
             desktop.client("c\(number)", UInt32(number) * 10)
@@ -191,7 +191,7 @@ struct ActivityTrackerTests {
         #expect(Array(desktop.history.dropFirst(before)) == ["c1 active", "c9 inactive"])
     }
 
-    @Test("A2: a process without a window is never suspended, whatever is active")
+    @Test("A2: a process without a window is never suspended, whichever window is active")
     func windowless() {
         desktop.client("a", 10)
         for window in 1...3 { desktop.focus("w\(window)", process: UInt32(window)) }
@@ -199,7 +199,7 @@ struct ActivityTrackerTests {
         #expect(desktop.history == [])
     }
 
-    @Test("A2: who closed the last window that was seen active has none, and is not suspended")
+    @Test("A2: a client that closes its last window becomes unknown, and is not suspended")
     func closing() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
@@ -216,7 +216,7 @@ struct ActivityTrackerTests {
     }
 
     @Test(
-        "A2: a lost source, and one that can't tell, make everybody active; what was seen is forgotten",
+        "A2: a lost or undecided source makes all activity unknown, and earlier observations are forgotten",
         arguments: [ActivityEvent.ended(reason: ""), .undecided(reason: "")])
     func lost(event: ActivityEvent) {
         desktop.client("a", 10)
@@ -243,7 +243,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
-    @Test("A2: services of the session and of its background are never suspended, even with a window")
+    @Test("A2: session services and background services are never suspended, even with a window")
     func services() {
         desktop.processes.start(10)
         desktop.processes.processes[10]?.isPartOfSession = true
@@ -255,7 +255,7 @@ struct ActivityTrackerTests {
 
     // MARK: Reuse of ids
 
-    @Test("Reuse of a process id: another process with the id of the client's is not the client")
+    @Test("A window of another process that reuses the client's process id does not belong to the client")
     func reusedByAWindow() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
@@ -267,7 +267,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .unknown)
     }
 
-    @Test("Reuse of a process id: a process that started after the client was seen is not the client's")
+    @Test("A process that started after the client was seen, with a reused id, is not the client's process")
     func reusedByTheTimeItIsRead() {
         let seen = desktop.processes.now
         desktop.processes.start(10)
@@ -277,7 +277,7 @@ struct ActivityTrackerTests {
         #expect(desktop.history == [])
     }
 
-    @Test("Reuse of a window's id by another process")
+    @Test("A window whose id is reused by another process belongs to that process only")
     func reusedWindow() {
         desktop.client("a", 10)
         desktop.client("b", 20)
@@ -287,7 +287,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("b") == .active)
     }
 
-    @Test("A client that left is forgotten, and so is its name")
+    @Test("A client that has left is forgotten, and gets no further activity")
     func forgotten() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
@@ -298,7 +298,7 @@ struct ActivityTrackerTests {
 
     // MARK: Helpers, sandboxes, terminals
 
-    @Test("A2: a helper, started by the window's process in its unit and session, is as active as the window")
+    @Test("A2: a helper that the window's process started in its unit and session has the window's activity")
     func helpers() {
         desktop.processes.start(10, unit: "app-gnome-editor-10.scope")
         desktop.processes.start(11, parent: 10, unit: "app-gnome-editor-10.scope")
@@ -323,7 +323,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("child") == .unknown)
     }
 
-    @Test("A2: what runs in a terminal is not suspended with the terminal's window")
+    @Test("A2: programs in a terminal are not suspended with the window of the terminal")
     func terminals() {
         let unit = "app-gnome-org.gnome.Terminal-10.scope"
         desktop.processes.start(10, unit: unit)
@@ -352,7 +352,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("editor") == .inactive)
     }
 
-    @Test("A2: a parent without a window is not suspended because of its child's")
+    @Test("A2: a parent without a window is not suspended because of the window of its child")
     func parents() {
         desktop.processes.start(10, unit: "app-x-1.scope")
         desktop.processes.start(11, parent: 10, unit: "app-x-1.scope")
@@ -369,7 +369,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("script") == .inactive)
     }
 
-    @Test("A1: processes of one sandbox are one application, its proxy to the bus among them; another run is another")
+    @Test("A1: processes of one sandbox instance share their activity, and another instance has its own")
     func sandboxes() {
         let first = ProcessFacts.Sandbox(application: "org.example.App", instance: "1")
         desktop.processes.start(10, sandbox: first)
@@ -385,7 +385,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("other") == .unknown)
     }
 
-    @Test("A1: of a process that is not known at once, a client's or a window's, what is found out later counts")
+    @Test("A1: facts about the process of a client or window count also if they are found later")
     func foundLater() throws {
         let sandbox = ProcessFacts.Sandbox(application: "org.example.App", instance: "1")
         for process in [10, 11] as [UInt32] {
@@ -407,7 +407,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("proxy") == .unknown)
     }
 
-    @Test("A1: a client that leaves while its process is looked at leaves nothing behind")
+    @Test("A1: a client that leaves during the lookup of its process leaves no state behind")
     func leavesMeanwhile() throws {
         desktop.processes.start(10)
         desktop.processes.answersLate = [10]
@@ -419,7 +419,7 @@ struct ActivityTrackerTests {
         #expect(desktop.history.isEmpty)
     }
 
-    @Test("A2: sandboxes whose run is not known can't be told apart")
+    @Test("A2: clients in a sandbox without an instance id are not suspended")
     func sandboxesWithoutInstance() {
         let sandbox = ProcessFacts.Sandbox(application: "org.example.App", instance: "")
         desktop.processes.start(10, sandbox: sandbox)
@@ -432,7 +432,7 @@ struct ActivityTrackerTests {
 
     // MARK: Windows of which only the application's id is known
 
-    @Test("A1: an id is the sandbox's application, the unit's, or a bus name that the client's process owns")
+    @Test("A1: an application id matches the sandbox's application, the unit, or a bus name of the client's process")
     func byID() {
         desktop.processes.start(10, sandbox: .init(application: "org.example.Sandboxed", instance: "1"))
         desktop.processes.start(20, unit: "app-gnome-org.example.Unit-20.scope")
@@ -452,7 +452,7 @@ struct ActivityTrackerTests {
             ])
     }
 
-    @Test("A2: behind a lost source the owner of a bus name is not known until the bus has told it again")
+    @Test("A2: after the loss of a source, the owner of a bus name counts only after a new answer from the bus")
     func nameAskedAgain() {
         let (processes, client) = (SimulatedProcesses(), ClientName.labelled("a"))
         var told: [ClientName: Activity] = [:]
@@ -473,7 +473,7 @@ struct ActivityTrackerTests {
         #expect(told[client] == .active)
     }
 
-    @Test("A2: two runs of one application can't be told apart by its id, and are not suspended")
+    @Test("A2: two instances of an application with one id are not suspended")
     func ambiguous() {
         desktop.processes.start(10, unit: "app-editor-1.scope")
         desktop.processes.start(20, unit: "app-editor-2.scope")
@@ -491,7 +491,7 @@ struct ActivityTrackerTests {
 
     // MARK: Kinds of windows, and windows that belong to others
 
-    @Test("A2: who has a dock, a panel or the background is never inactive, also by its other windows")
+    @Test("A2: a process with a dock, a panel or the background is never inactive, also by its other windows")
     func shell() {
         desktop.client("panel", 10)
         desktop.client("b", 20)
@@ -510,7 +510,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("panel") == .unknown)
     }
 
-    @Test("A2: windows that are there for a moment make nobody one with a window")
+    @Test("A2: a short-lived window such as a splash screen does not make its process an application")
     func passing() {
         desktop.client("a", 10)
         desktop.focus(ActivityWindow(id: "splash", processID: 10, kind: .passing))
@@ -520,7 +520,7 @@ struct ActivityTrackerTests {
     }
 
     @Test(
-        "A1: an application is active with a window of another process that is transient for its own, and with no other"
+        "A1: an application is active while a window of another process is focused that is transient for its own"
     )
     func transient() {
         desktop.client("a", 10)
@@ -544,7 +544,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
-    @Test("A1: the same where only ids are told")
+    @Test("A1: a transient window counts for its parent application, also where only application ids are reported")
     func transientByID() {
         desktop.processes.start(10, unit: "app-editor-1.scope")
         desktop.client("a", 10)
@@ -555,7 +555,7 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
-    @Test("Whether anybody is inactive is counted")
+    @Test("isAnyoneInactive is true exactly while a client is inactive")
     func anyone() {
         desktop.client("a", 10)
         desktop.client("b", 20)
@@ -575,7 +575,7 @@ struct ActivityTrackerTests {
         #expect(!desktop.tracker.isAnyoneInactive)
     }
 
-    @Test("Rapid switching ends where it ends")
+    @Test("After rapid switching, the last active window determines the activity")
     func rapid() {
         desktop.client("a", 10)
         desktop.client("b", 20)

@@ -60,7 +60,7 @@ struct LivenessTests {
         }
     }
 
-    @Test("While nothing happens nothing is asked, and no timer runs")
+    @Test("An idle service neither queries the source nor runs a timer")
     func atRest() {
         let stage = Stage()
         stage.suspend()
@@ -78,7 +78,7 @@ struct LivenessTests {
         #expect(stage.follower.state == .following)
     }
 
-    @Test("However often the service is used there is a question every two seconds at most")
+    @Test("A busy service queries the source at most every two seconds")
     func busy() {
         let stage = Stage()
         stage.suspend()
@@ -90,7 +90,7 @@ struct LivenessTests {
         #expect(stage.sources.count == 1 && stage.follower.state == .following)
     }
 
-    @Test("While nobody is suspended by it the source is not asked")
+    @Test("A source that has suspended no client is not queried")
     func nobody() {
         let stage = Stage()
         stage.sources[0].tell(.focused(ActivityWindow(id: "w", processID: 10)))
@@ -101,7 +101,7 @@ struct LivenessTests {
     }
 
     @Test(
-        "A source that is silent is found out within 15 s of the next use, whenever it stopped; everybody is active, and it is started anew",
+        "A silent source is detected within 15 s of the next use, ends all inactivity, and is restarted",
         arguments: [0, 500, 1990, 2010, 9000])
     func silent(after: Int64) {
         let stage = Stage()
@@ -124,7 +124,7 @@ struct LivenessTests {
         #expect(stage.follower.state == .following && stage.follower.reason.isEmpty)
     }
 
-    @Test("What a source tells is as good as an answer")
+    @Test("A report of the source counts as an answer to a query")
     func signs() {
         let stage = Stage(isAlive: false)
         stage.suspend()

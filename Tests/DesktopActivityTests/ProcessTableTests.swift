@@ -9,7 +9,7 @@ import Testing
 /// What is read of processes.
 @Suite("A2: processes, their units and sandboxes", .limited)
 struct ProcessTableTests {
-    @Test("The kernel's table: this process, its parents, its environment")
+    @Test("The process table has the facts, ancestors and environment of running processes")
     func own() throws {
         let table = ProcFileSystem()
         let own = try #require(table.facts(of: UInt32(getpid())).value)
@@ -45,7 +45,7 @@ struct ProcessTableTests {
         return (ProcFileSystem(root: directory.path), directory)
     }
 
-    @Test("A program's name may hold anything", arguments: ["a", "a b", ") S 1 1 1", "((", ""])
+    @Test("The name of a program may contain any characters", arguments: ["a", "a b", ") S 1 1 1", "((", ""])
     func names(name: String) throws {
         let (table, directory) = try table(name: name)
         let facts = try #require(table.facts(of: 10).value)
@@ -56,7 +56,7 @@ struct ProcessTableTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("A process that is its own ancestor ends nothing")
+    @Test("A process that is its own ancestor gives a list of 64 ancestors, not an endless loop")
     func cycle() throws {
         let (table, directory) = try table(parent: 10)
         #expect(try #require(table.facts(of: 10).value).ancestors.count == 64)
@@ -64,7 +64,7 @@ struct ProcessTableTests {
     }
 
     @Test(
-        "Units of applications, and what belongs to the session",
+        "The cgroup of a process gives its unit, its application, and whether it is a part of the session",
         arguments: [
             ("app.slice/app-gnome-firefox-4711.scope", "app-gnome-firefox-4711.scope", "firefox", false),
             ("app.slice/app-org.kde.kate-1f.scope", "app-org.kde.kate-1f.scope", "org.kde.kate", false),
@@ -87,7 +87,7 @@ struct ProcessTableTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("P1: what it is called and where it runs; one that started later has got the id of another")
+    @Test("P1: a process description has name, unit and application, and is refused for a process that started later")
     func description() throws {
         let (table, directory) = try table(
             name: "b (c) d", cgroup: "0::/user.slice/user@1000.service/app.slice/app-gnome-org.x.Y-12.scope\n")
@@ -102,7 +102,7 @@ struct ProcessTableTests {
     }
 
     @Test(
-        "P1: the unit is the innermost of the process's cgroup, whoever runs it",
+        "P1: the unit of a process is the innermost one of its cgroup, under any user",
         arguments: [
             ("0::/\n", nil), ("", nil), ("12:cpu:/x.service\n", nil), ("0::/user.slice/user-0.slice\n", nil),
             ("0::/system.slice/runner.service\n", "runner.service"),
@@ -115,7 +115,7 @@ struct ProcessTableTests {
     }
 
     @Test(
-        "A machine without a user's manager has no units: a service of the system is no application's",
+        "Without a user's service manager, no unit belongs to an application",
         arguments: ["0::/\n", "0::/system.slice/runner.service\n", "", "12:cpu:/x\n"])
     func noUnits(cgroup: String) throws {
         let (table, directory) = try table(cgroup: cgroup)
@@ -124,7 +124,7 @@ struct ProcessTableTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("A flatpak's id and instance; without them there is no sandbox")
+    @Test("A Flatpak's id and instance come from .flatpak-info, and an incomplete file means no sandbox")
     func flatpak() throws {
         let (table, directory) = try table(
             flatpakInfo: "[Application]\nname=org.x.Y\nruntime=r\n\n[Instance]\ninstance-id=123\nname=not this\n")
@@ -134,7 +134,7 @@ struct ProcessTableTests {
         #expect(try #require(table.facts(of: 10).value).sandbox == nil)
     }
 
-    @Test("A pipe in the place of a file blocks nobody")
+    @Test("A FIFO in place of .flatpak-info does not block the lookup")
     func fifo() throws {
         let (table, directory) = try table()
         try directory.createSubdirectory("10/root")
@@ -142,7 +142,7 @@ struct ProcessTableTests {
         #expect(try #require(table.facts(of: 10).value).sandbox == nil)
     }
 
-    @Test("P2: whose sandbox it is, from its root directory or its cgroup")
+    @Test("P2: a sandbox is recognized by the process's root directory or its cgroup")
     func confinement() throws {
         let (session, sessionDirectory) = try table()
         try sessionDirectory.createSubdirectory("10/root")
@@ -159,7 +159,7 @@ struct ProcessTableTests {
         #expect(snap.confinement(of: 10).value == .sandbox("snap.name"))
     }
 
-    @Test("P2: what is in the place of Flatpak's file and can't be read is no process of the session")
+    @Test("P2: a process with an unreadable .flatpak-info has unknown confinement")
     func unreadable() throws {
         let (table, directory) = try table()
         try directory.createSubdirectory("10/root")
@@ -167,7 +167,7 @@ struct ProcessTableTests {
         #expect(table.confinement(of: 10).value == .unknown)
     }
 
-    @Test("P2: this process is of the session; one that has ended is nobody's, before and after it is reaped")
+    @Test("P2: this process is unconfined, and an ended process has unknown confinement, before and after reaping")
     func ended() throws {
         let table = ProcFileSystem()
         #expect(table.confinement(of: UInt32(getpid())).value == .none)
@@ -183,7 +183,7 @@ struct ProcessTableTests {
     }
 
     @Test(
-        "P2: the permissions of a Flatpak tell whether it may talk to a name",
+        "P2: the permissions of a Flatpak determine whether it may talk to a name",
         arguments: [
             ("", false), ("[Application]\nname=org.x.Y\n", false),
             ("[Session Bus Policy]\norg.x.Bell=talk\n", true), ("[Session Bus Policy]\norg.x.Bell=own\n", true),
@@ -205,7 +205,7 @@ struct ProcessTableTests {
         #expect(!FlatpakInstances(runtimeDirectory: nil).mayTalk(to: "org.x.Bell"))
     }
 
-    @Test("E4: runs are looked through again when one has begun, or had not been noted yet")
+    @Test("E4: Flatpak instances are searched again if one has started, or had no information yet")
     func newRuns() throws {
         let directory = try TemporaryDirectory()
         let instances = FlatpakInstances(runtimeDirectory: directory.path)

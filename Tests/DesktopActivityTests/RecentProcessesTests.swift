@@ -5,7 +5,7 @@ import Testing
 
 @testable import CarillonActivity
 
-@Suite("Processes that were asked about a moment ago", .limited)
+@Suite("Cache of recently read process facts", .limited)
 struct RecentProcessesTests {
     /// A table that counts what is read.
     private final class Counting: ProcessTable {
@@ -46,7 +46,7 @@ struct RecentProcessesTests {
         }
     }
 
-    @Test("Of many connections of a process the same is read once, and anew after a moment")
+    @Test("The facts of a process are read once for many connections, and again after 100 ms")
     func once() {
         let scene = Scene()
         scene.counting.table.start(7, unit: "app-one.scope")
@@ -58,7 +58,7 @@ struct RecentProcessesTests {
         #expect(scene.ask(7) == 4 && scene.ask(7) == 0)
     }
 
-    @Test("P2: another process with the same id is another one, and one that has ended is none")
+    @Test("P2: cached facts are not used for another process with the id, nor for a process that has ended")
     func reused() {
         let scene = Scene()
         let table = scene.counting.table
@@ -76,7 +76,7 @@ struct RecentProcessesTests {
         #expect(scene.recent.name(of: 7) == "" && scene.recent.confinement(of: 7).value == .unknown)
     }
 
-    @Test("What has to be asked of files is asked each time, and so is what nothing tells")
+    @Test("Lookups that may block, and lookups of missing processes, are not cached")
     func late() {
         let scene = Scene()
         scene.counting.table.start(7)
@@ -91,7 +91,7 @@ struct RecentProcessesTests {
         #expect(scene.ask(8) == 3 && scene.ask(8) == 3)
     }
 
-    @Test("No more than so many are remembered")
+    @Test("The cache keeps a bounded number of processes")
     func many() {
         let scene = Scene()
         for id in 1...200 { scene.counting.table.start(UInt32(id)) }
@@ -99,7 +99,7 @@ struct RecentProcessesTests {
         #expect(scene.ask(200) == 0 && scene.ask(1) == 4)
     }
 
-    @Test("What the kernel tells is the same as without it")
+    @Test("The cache returns the facts that the kernel's process table has")
     func kernel() {
         let (table, recent) = (ProcFileSystem(), RecentProcesses(of: ProcFileSystem()))
         let own = UInt32(getpid())

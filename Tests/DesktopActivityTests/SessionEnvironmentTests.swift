@@ -5,10 +5,10 @@ import Testing
 @testable import CarillonActivity
 
 /// What a session offers.
-@Suite("A3: sources by what the session offers", .limited)
+@Suite("A3: activity sources offered by a session", .limited)
 struct SessionEnvironmentTests {
     @Test(
-        "The best source comes first",
+        "The activity sources of a session are ordered by preference",
         arguments: [
             ("", []),
             ("DISPLAY=:0", [.x11]),
@@ -31,21 +31,23 @@ struct SessionEnvironmentTests {
         #expect(ActivitySourceKind.offered(by: SessionEnvironment(environ: environ)) == kinds)
     }
 
-    @Test("On Wayland the X server is not asked", arguments: ["WAYLAND_DISPLAY=wayland-0", "XDG_SESSION_TYPE=wayland"])
+    @Test(
+        "On Wayland the X server is not offered as a source",
+        arguments: ["WAYLAND_DISPLAY=wayland-0", "XDG_SESSION_TYPE=wayland"])
     func wayland(text: String) {
         let session = SessionEnvironment(environ: Array("DISPLAY=:0\0\(text)\0SWAYSOCK=/run/s\0".utf8))
         #expect(!ActivitySourceKind.offered(by: session).contains(.x11))
         #expect(ActivitySourceKind.offered(by: session).first == .sway)
     }
 
-    @Test("An environment that is no text is read as far as it is")
+    @Test("An environment with malformed entries or invalid UTF-8 is read as far as possible")
     func rubbish() {
         let session = SessionEnvironment(
             environ: Array("=\0DISPLAY\0".utf8) + [0xFF, 0x3D, 0] + Array("DISPLAY=:1".utf8))
         #expect(session == SessionEnvironment([.display: ":1"]))
     }
 
-    @Test("The names in the configuration")
+    @Test("The configuration accepts exactly the names of the activity sources, auto and none")
     func choices() {
         let names = ActivityChoice.allCases.map(\.rawValue)
         #expect(names == ["auto", "none", "x11", "sway", "kwin", "gnome", "wlr-foreign-toplevel"])

@@ -30,11 +30,11 @@ struct InteropTests {
 
     // One after the other on each kind of bus, as each keeps several processes busy.
 
-    @Test("Python module on dbus-daemon", .serialized, .limited, arguments: Module.all)
+    @Test("Every Python module succeeds on dbus-daemon", .serialized, .limited, arguments: Module.all)
     func moduleOnDaemon(_ module: Module) async throws { try await run(module, on: .dbusDaemon) }
 
     @Test(
-        "Python module on dbus-broker", .serialized, .limited,
+        "Each Python test module passes on dbus-broker", .serialized, .limited,
         .enabled(if: BusKind.available.contains(.dbusBroker), "dbus-broker is not installed"), arguments: Module.all)
     func moduleOnBroker(_ module: Module) async throws { try await run(module, on: .dbusBroker) }
 
@@ -62,7 +62,7 @@ struct InteropTests {
         #expect(try service.terminate() == .exited(0))
     }
 
-    @Test("All modules are there")
+    @Test("The folder of Python modules is complete")
     func modules() {
         let names = Module.all.map(\.name)
         #expect(

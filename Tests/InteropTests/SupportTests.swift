@@ -9,7 +9,7 @@ import Testing
 struct SupportTests {
     // MARK: Commands
 
-    @Test("A command's output, input, exit code and environment")
+    @Test("Command.run passes input and environment, and returns output, error output and exit code")
     func command() throws {
         let result = try Command.run(
             "sh", ["-c", "cat; echo \"$NAME\" >&2; exit 7"],
@@ -21,7 +21,7 @@ struct SupportTests {
         #expect(try Command.run("sh", ["-c", "kill -TERM $$"]).status == .signalled(SIGTERM))
     }
 
-    @Test("Much output on both pipes, and input that nobody reads, block nothing")
+    @Test("Large output on both pipes and unread input do not block a command")
     func drains() throws {
         let result = try Command.run(
             "sh", ["-c", "head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2"],
@@ -30,7 +30,7 @@ struct SupportTests {
         #expect(result.standardError.utf8.count == 1_000_000)
     }
 
-    @Test("A command that hangs is killed, and what it said is kept")
+    @Test("A command that hangs is killed at its time limit, and its output is kept")
     func timeout() throws {
         // Longer each time, until there is time enough for it to say something.
         for milliseconds in [100, 1_000, 10_000, 100_000] {
@@ -45,7 +45,7 @@ struct SupportTests {
         Issue.record("it said nothing")
     }
 
-    @Test("A command that does not exist")
+    @Test("Running a command that does not exist throws an error")
     func missing() {
         #expect(throws: SystemError.self) { try Command.run("there-is-no-such-command") }
         #expect(Command.find("there-is-no-such-command") == nil)
@@ -64,7 +64,7 @@ struct SupportTests {
         #expect(try Command.run("ls", ["/proc/self/fd"]).standardOutput == "0\n1\n2\n3\n")
     }
 
-    @Test("Lines of a running command, one by one")
+    @Test("Lines of a running command are read one by one")
     func lines() throws {
         let command = try RunningCommand("sh", ["-c", "read a; echo \"1 $a\"; read b; echo \"2 $b\"; printf end"])
         #expect(throws: NotInTime.self) {
@@ -80,7 +80,7 @@ struct SupportTests {
         #expect(command.standardOutput == "1 ding\n2 dong\nend")
     }
 
-    @Test("A running command that nobody refers to is killed")
+    @Test("A running command without references is killed")
     func dropped() throws {
         var command: RunningCommand? = try RunningCommand("sleep", ["1000"])
         let pid = try #require(command?.pid)
@@ -88,7 +88,7 @@ struct SupportTests {
         try eventually("the process \(pid) ends") { kill(pid, 0) != 0 }
     }
 
-    @Test("Commands from many threads at once")
+    @Test("Many threads can run commands at once")
     func parallel() {
         DispatchQueue.concurrentPerform(iterations: 64) { index in
             let result = try? Command.run("cat", input: "\(index)")
@@ -116,7 +116,7 @@ struct SupportTests {
         bus.stop()
     }
 
-    @Test("A bus that nobody refers to ends and leaves nothing behind", arguments: BusKind.available)
+    @Test("A private bus without references ends, and its directory is removed", arguments: BusKind.available)
     func droppedBus(kind: BusKind) throws {
         var bus: PrivateBus? = try PrivateBus(kind)
         let pid = try #require(bus?.pid)

@@ -6,7 +6,7 @@ import Foundation
 import Testing
 
 /// What the helpers of all tests do when something never comes: they end, name it, and show what programs wrote.
-@Suite("Waits in vain", .limited)
+@Suite("Waits that time out", .limited)
 struct WaitingTests {
     private let short = Patience.work(.milliseconds(100), because: "it is in vain")
 
@@ -25,7 +25,7 @@ struct WaitingTests {
         }
     }
 
-    @Test("A condition, a line, an end, a ring, a loop: each is named, with what the test's programs wrote last")
+    @Test("A timeout error names the awaited condition, and shows the latest output of the test's programs")
     func named() throws {
         let program = try program()
         expectReport(
@@ -49,7 +49,7 @@ struct WaitingTests {
             })
     }
 
-    @Test("In a task as well, where what it awaits is cancelled, and a thread goes on")
+    @Test("A timeout error in a task names the awaited condition, task or thread, with the output of programs")
     func inTasks() async throws {
         let program = try program()
         let gate = Gate()
@@ -68,7 +68,7 @@ struct WaitingTests {
         withExtendedLifetime(program) {}
     }
 
-    @Test("Programs of other tests are not shown")
+    @Test("A timeout error shows no programs of other tests")
     func others() throws {
         let program = try program()
         let others = Locked<RunningCommand?>(nil)
@@ -89,7 +89,7 @@ struct WaitingTests {
         others.withLock { $0?.kill() }
     }
 
-    @Test("A loop that turns in a circle uses up the processor time of its thread, and ends by that")
+    @Test("A wait in an endless loop ends when its thread has used its processor time")
     func circle() {
         var wait = Wait(.work(.seconds(600), because: "it has time", processorTime: .milliseconds(50)))
         var end: String?
@@ -97,7 +97,7 @@ struct WaitingTests {
         #expect(end?.contains("circle") == true, "\(end ?? "")")
     }
 
-    @Test("Time in which nobody could look does not count, beyond a second")
+    @Test("A gap between two checks of a wait counts for at most one second")
     func starved() {
         var wait = Wait(.work(.milliseconds(1500), because: "it is longer than a look"))
         letPass(.milliseconds(2000), because: "the thread can't look")
@@ -106,7 +106,7 @@ struct WaitingTests {
         #expect(wait.end() != nil)
     }
 
-    @Test("What comes gives more time, but not for ever")
+    @Test("Progress extends a wait, but at most to ten times its limit")
     func progress() throws {
         var count = 0
         let error = #expect(throws: NotInTime.self) {

@@ -7,7 +7,7 @@ import Testing
 @Suite("JSON", .limited)
 struct JSONTests {
     @Test(
-        "Values",
+        "JSON values of every type are parsed",
         arguments: [
             ("null", .null), (" true ", .boolean(true)), ("false", .boolean(false)), ("-12.5e1", .number("-12.5e1")),
             ("1", .number("1")), ("1.0", .number("1.0")), ("-0", .number("-0")), ("0.5E-3", .number("0.5E-3")),
@@ -20,7 +20,7 @@ struct JSONTests {
     }
 
     @Test(
-        "What is no JSON is refused, with its place",
+        "Malformed JSON is refused with its position",
         arguments: [
             ("", 0), (" ", 1), ("tru", 0), ("nul", 0), ("[1", 2), ("[1,]", 3), ("{\"a\"}", 4), ("{\"a\":}", 5),
             ("{a:1}", 1), ("\"", 1), ("\"\\", 2), ("\"\\u12\"", 5), ("\"\\x\"", 2), ("1 2", 2), ("-", 1), ("]", 0),
@@ -39,7 +39,7 @@ struct JSONTests {
         }
     }
 
-    @Test("A program that hands others' texts on is not refused for them")
+    @Test("Repairing mode accepts duplicate keys and replaces invalid text, but refuses incomplete JSON")
     func repairing() throws {
         let bytes: [UInt8] = Array(#"{"a":1,"a":""#.utf8) + [0xFF] + Array(#"\ud800"}"#.utf8)
         #expect(throws: JSON.Malformed.self) { try JSON(bytes) }
@@ -47,7 +47,7 @@ struct JSONTests {
         #expect(throws: JSON.Malformed.self) { try JSON("[".utf8, repairing: true) }
     }
 
-    @Test("Nesting is bounded, so that nobody ends the process with brackets")
+    @Test("The depth of nesting is bounded, and a million brackets are refused")
     func depth() throws {
         let depth = JSON.maximumDepth - 1
         _ = try JSON(String(repeating: "[", count: depth) + "1" + String(repeating: "]", count: depth))
@@ -55,14 +55,14 @@ struct JSONTests {
         #expect(throws: JSON.Malformed.self) { try JSON(String(repeating: "{\"a\":", count: 1_000_000)) }
     }
 
-    @Test("Integers are whole and of 64 bits")
+    @Test("Only whole numbers of 64 bits are integers")
     func integers() throws {
         #expect(try JSON("4711").integer == 4711)
         #expect(try JSON("-9223372036854775808").integer == .min)
         for text in ["1.5", "1e3", "\"1\"", "9223372036854775808", "null"] { #expect(try JSON(text).integer == nil) }
     }
 
-    @Test("Members, elements and texts of values that have none are none")
+    @Test("Access to a missing member, element or text returns no value")
     func looking() throws {
         let value = try JSON(#"{"a": ["x", true]}"#)
         #expect(value["a"]?.elements.first?.text == "x")
@@ -71,7 +71,7 @@ struct JSONTests {
         #expect(value["a"]?["b"] == nil)
     }
 
-    @Test("What it quotes, any reader of JSON reads back, and a terminal shows as it is")
+    @Test("Quoted text is read back by every JSON reader, and contains no characters that deceive a terminal")
     func quoting() throws {
         for text in ["", "plain", "\"\\/", "\n\t\r\0\u{1B}[31m\u{7F}\u{85}", "\u{202E}txt.exe\u{2066}", "é🔔"] {
             let quoted = JSON.quoted(text)
@@ -82,7 +82,9 @@ struct JSONTests {
         }
     }
 
-    @Test("It takes what Foundation's reader takes, but for a key given twice and a comma too many", arguments: 1...4)
+    @Test(
+        "The reader accepts the texts that Foundation accepts, except duplicate keys and trailing commas",
+        arguments: 1...4)
     func beside(seed: UInt64) {
         var random = SplitMix(state: seed)
         let pieces = [

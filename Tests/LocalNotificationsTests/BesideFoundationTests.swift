@@ -75,10 +75,10 @@ private struct OurTold: LocalNotifications.NotificationCenter.AsyncMessage {
 /// What `DifferencesFromFoundation` says of Foundation on Linux, measured: each does the same at both centers, or both
 /// queues. Another Foundation may do otherwise; then the page is to be measured anew.
 @Suite(
-    "Beside Foundation's center and queue", .limited, .serialized,
+    "Comparison with Foundation's center and queue", .limited, .serialized,
     .enabled(if: isMeasured, "the page says what the Foundation of Swift 6.3 does"))
 struct BesideFoundationTests {
-    @Test("The default centers are two")
+    @Test("The default centers of Foundation and Carillon do not receive each other's posts")
     func defaultCenters() {
         let name = Notification.Name("of \(UUID())")
         let calls = Recorder<String>()
@@ -92,7 +92,7 @@ struct BesideFoundationTests {
         Theirs.default.forget(tokens.1)
     }
 
-    @Test("Order of the observers of a post")
+    @Test("Carillon calls observers in order of registration, and Foundation in another order")
     func order() {
         func called(by center: any Center) -> [Int] {
             let calls = Recorder<Int>()
@@ -106,7 +106,7 @@ struct BesideFoundationTests {
         #expect(theirs.sorted() == Array(0..<100) && theirs != Array(0..<100))
     }
 
-    @Test("Senders that are values, equal and not")
+    @Test("Equal value senders always match in Carillon, and mostly do not match in Foundation")
     func equalValues() {
         /// How many of a hundred posts from an equal value, and from others, are heard.
         func heard(by center: any Center) -> [Int] {
@@ -124,7 +124,7 @@ struct BesideFoundationTests {
         #expect(theirs[0] < 50)
     }
 
-    @Test("A new sender at the address of an observed one that is over")
+    @Test("A new sender at the address of a released one matches its observers in Foundation, and never in Carillon")
     func addressReuse() throws {
         /// How many posts of new senders are heard by observers of those that are over.
         func heard(by center: any Center) -> Int {
@@ -144,7 +144,7 @@ struct BesideFoundationTests {
         try eventually("an address is used again") { heard(by: Theirs()) > 0 }
     }
 
-    @Test("An empty name")
+    @Test("Foundation accepts an empty name")
     func emptyName() {
         let center = Theirs()
         let calls = Recorder<String>()
@@ -155,7 +155,7 @@ struct BesideFoundationTests {
         // Ours refuses it: `Center.emptyName`.
     }
 
-    @Test("A token that is removed twice, with a stranger added in between")
+    @Test("A second removal of a token removes a newer observer in Foundation, and none in Carillon")
     func removedTwice() {
         func strangers(of center: any Center) -> Int {
             let calls = Recorder<Int>()
@@ -171,7 +171,7 @@ struct BesideFoundationTests {
         #expect(strangers(of: Theirs()) == 0)
     }
 
-    @Test("Observers that are removed by the first that is called")
+    @Test("Observers that are removed during a post are still called by Foundation, and not by Carillon")
     func removedDuringPost() {
         func called(by center: any Center) -> Int {
             let calls = Recorder<Int>()
@@ -190,7 +190,7 @@ struct BesideFoundationTests {
         #expect(called(by: Theirs()) == 3)
     }
 
-    @Test("A post to an observer's queue that has other work")
+    @Test("Foundation's post to an observer's queue waits for other work in the queue")
     func queueOfObserver() async throws {
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 2
@@ -216,7 +216,7 @@ struct BesideFoundationTests {
         // Ours returns: `OperationQueue.ownOperation`.
     }
 
-    @Test("Queues that post to each other: q, q2, and q again")
+    @Test("A chain of posts from a queue to another and back deadlocks in Foundation")
     func crossingQueues() async {
         // In a process of its own: what waits there for ever keeps threads of libdispatch, of which there are few.
         await #expect(processExitsWith: .success) {
@@ -244,7 +244,7 @@ struct BesideFoundationTests {
 
     // MARK: Messages
 
-    @Test("An observer of all notifications, and a message")
+    @Test("A message with an observer of all notifications ends the process in Foundation, and arrives in Carillon")
     func messageToObserverOfAll() async {
         #if compiler(>=6.2)
             await #expect(processExitsWith: .failure) {
@@ -277,7 +277,7 @@ struct BesideFoundationTests {
         return (Foundation.NotificationQueue(notificationCenter: center), posts, [center, token, timer])
     }
 
-    @Test("Which loop posts")
+    @Test("Foundation's queue posts in the run loop, and not in a GLib main context")
     func loops() async throws {
         try await onOwnThread { [self] in
             let (queue, posts, keep) = theirQueue()
@@ -296,7 +296,7 @@ struct BesideFoundationTests {
         }
     }
 
-    @Test("How many that wait for idleness are posted at a time")
+    @Test("Foundation posts all whenIdle notifications at once, the last first, and Carillon one at a time")
     func idle() async throws {
         try await onOwnThread { [self] in
             let (queue, posts, keep) = theirQueue()
@@ -329,7 +329,7 @@ struct BesideFoundationTests {
         }
     }
 
-    @Test("What is enqueued where no loop runs")
+    @Test("Foundation's queue without a running loop is unbounded, and posts all of 131,077 notifications")
     func bound() async throws {
         try await onOwnThread { [self] in
             let (queue, posts, keep) = theirQueue()
@@ -348,7 +348,7 @@ struct BesideFoundationTests {
         }
     }
 
-    @Test("Similar by an equal sender")
+    @Test("Notifications with equal string senders do not coalesce in Foundation")
     func coalescing() async throws {
         try await onOwnThread { [self] in
             let (queue, posts, keep) = theirQueue()

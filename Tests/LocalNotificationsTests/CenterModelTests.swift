@@ -133,7 +133,9 @@ struct CenterModelTests {
         }
     }
 
-    @Test("Adding, removing, letting go of targets and senders, posting", arguments: 0..<60)
+    @Test(
+        "Random registrations, removals, ends of targets and senders, and posts agree with the model", arguments: 0..<60
+    )
     func sequences(seed: Int) {
         let run = Run(seed: UInt64(seed))
         for step in 0..<400 {
@@ -148,7 +150,7 @@ struct CenterModelTests {
 
     // MARK: Observers that change the center
 
-    @Test("Observers that remove, add and post while they are called", arguments: 0..<60)
+    @Test("Observers that remove, add and post while they are called agree with the model", arguments: 0..<60)
     func reactions(seed: Int) {
         let played = Played(seed: UInt64(seed))
         played.start()

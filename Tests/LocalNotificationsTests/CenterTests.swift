@@ -17,7 +17,7 @@ struct CenterTests {
 
     // MARK: C1, C3
 
-    @Test("C1: name and sender, each given or any")
+    @Test("C1: observers match by name and sender, and each of the two may be any")
     func matching() {
         let (sender, other) = (Sender(), Sender())
         _ = observe("name and sender", .a, sender)
@@ -50,7 +50,7 @@ struct CenterTests {
         #expect(seen.all == [true])
     }
 
-    @Test("C3: registration order across all four kinds, in any order of registration, also after removals")
+    @Test("C3: observers of all four kinds run in order of registration, also after removals")
     func order() {
         let sender = Sender()
         let kinds: [(Notification.Name?, Sender?)] = [(.a, sender), (.a, nil), (nil, sender), (nil, nil)]
@@ -77,7 +77,7 @@ struct CenterTests {
 
     // MARK: C2, C8
 
-    @Test("C2, C8: posting is synchronous, and a post inside an observer comes first")
+    @Test("C2, C8: a post is synchronous, and a post inside an observer finishes before the outer post continues")
     func nesting() {
         center.addObserver(forName: .a, object: nil, queue: nil) { [center, calls] _ in
             calls.add("a begins")
@@ -90,7 +90,7 @@ struct CenterTests {
         #expect(calls.all == ["a begins", "b", "a ends", "second a"])
     }
 
-    @Test("C8: one that was removed before its turn is not called")
+    @Test("C8: an observer that is removed during a post, before its call, is not called")
     func removedDuringPost() {
         let tokens = Recorder<NotificationCenter.Token>()
         center.addObserver(forName: .a, object: nil, queue: nil) { [center, calls] _ in
@@ -103,7 +103,9 @@ struct CenterTests {
         #expect(calls.all == ["first"])
     }
 
-    @Test("C8: one that removes itself, and one that was added, during a post")
+    @Test(
+        "C8: an observer can remove itself during a post, and an observer added during a post is not called for that post"
+    )
     func changedDuringPost() {
         let own = Recorder<NotificationCenter.Token>()
         own.add(
@@ -120,7 +122,7 @@ struct CenterTests {
 
     // MARK: C6, C10
 
-    @Test("C6: only the observer's own registrations go, by name, sender, both or all")
+    @Test("C6: removal by name, sender, both or neither affects only the registrations of its observer")
     func removal() {
         final class Target: Sendable {
             let calls: Recorder<String>
@@ -181,7 +183,7 @@ struct CenterTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("C10: registered twice is delivered twice, and removing removes both")
+    @Test("C10: an observer that registers twice is called twice, and one removal ends both registrations")
     func twice() {
         final class Target: Sendable {
             let calls: Recorder<String>
@@ -198,7 +200,7 @@ struct CenterTests {
         #expect(calls.count == 2)
     }
 
-    @Test("Peers get this wrong: a token removed twice removes a stranger's observer (C10)")
+    @Test("C10: a second removal of a token does not remove another observer")
     func removedTwice() {
         let first = observe("first", .a)
         center.removeObserver(first)
@@ -209,7 +211,7 @@ struct CenterTests {
         #expect(calls.all == ["stranger"])
     }
 
-    @Test("C6: another center's token, and what is no observer, remove nothing")
+    @Test("C6: removal of another center's token or of an unregistered object has no effect")
     func strangers() {
         let other = NotificationCenter()
         let token = other.addObserver(forName: .a, object: nil, queue: nil) { _ in }
@@ -223,7 +225,7 @@ struct CenterTests {
 
     // MARK: N2, C12
 
-    @Test("Peers get this wrong: equal Strings never match (N2)")
+    @Test("N2: value senders match by equality")
     func equalValues() {
         struct Place: Hashable { let x: Int }
         _ = observe("text", .a, "sender")
@@ -240,7 +242,7 @@ struct CenterTests {
         #expect(calls.all == ["text", "place", "number", "type"])
     }
 
-    @Test("N2: objects match by identity, also where they would be equal")
+    @Test("N2: object senders match by identity, also if they compare as equal")
     func identity() {
         final class Equal: Hashable, Sendable {
             static func == (_: Equal, _: Equal) -> Bool { true }
@@ -262,7 +264,7 @@ struct CenterTests {
         #expect(calls.all == ["any"])
     }
 
-    @Test("Peers get this wrong: a new object at a dead sender's address is taken for it (C12)")
+    @Test("C12: a new sender at the address of a released sender does not match its observers")
     func addressReuse() throws {
         /// How often one of many new senders has the address of one that is over.
         func reuse(whileObserved isObserved: Bool) -> Int {
@@ -310,7 +312,7 @@ struct CenterTests {
 
     // MARK: C11
 
-    @Test("C11: what a post does depends on the observers that match: others are not even looked at")
+    @Test("C11: a post compares its sender with few of 10,000 observers of other senders")
     func manyOthers() {
         // Each look at a sender's key compares it: a sender that counts this shows how many are looked at.
         final class Count: Sendable {

@@ -49,7 +49,7 @@ struct ContextDeliveryTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
 
-    @Test("T1: observers on a context run when its thread runs it; the post does not wait")
+    @Test("T1: an observer on a context runs when the context's thread iterates, and the post does not wait")
     func asynchronous() {
         let context = MainContext()
         center.addObserver(forName: .a, object: nil, context: context) { [calls] _ in
@@ -61,7 +61,7 @@ struct ContextDeliveryTests {
         #expect(calls.all == ["A"])
     }
 
-    @Test("T1: any number of observers and methods on one context, in the order of posts and registrations")
+    @Test("T1: observers and methods on one context run in the order of posts and registrations")
     func manyObservers() {
         final class Target: Sendable {
             let calls: Recorder<String>
@@ -82,7 +82,7 @@ struct ContextDeliveryTests {
         #expect(calls.all == ofA + ["two B"] + ofA)
     }
 
-    @Test("T1: from many threads to many threads nothing is lost, and the order of each poster is kept")
+    @Test("T1: posts from many threads to many threads are complete, and the order of each poster is kept")
     func manyThreads() async throws {
         let (posters, targets, count) = (4, 3, 2_000)
         let threads = (0..<targets).map { _ in LoopThread() }
@@ -111,7 +111,7 @@ struct ContextDeliveryTests {
         for list in received.joined() { #expect(list.all == Array(0..<count)) }
     }
 
-    @Test("T1: an observer that runs a nested loop gets the next in it")
+    @Test("T1: a nested loop in an observer delivers the next notification")
     func nested() {
         let context = MainContext()
         center.addObserver(forName: nil, object: nil, context: context) { [calls] notification in
@@ -126,7 +126,7 @@ struct ContextDeliveryTests {
         #expect(calls.all == ["A", "B", "end of A"])
     }
 
-    @Test("M3, M4: common modes unless told otherwise; what is not for the mode waits")
+    @Test("M3, M4: an observer runs in the common modes by default, and notifications for other modes wait")
     func modes() {
         let context = MainContext()
         center.addObserver(forName: .a, object: nil, context: context) { [calls] _ in calls.add("common") }
@@ -147,7 +147,7 @@ struct ContextDeliveryTests {
         #expect(calls.all == ["common", "own", "default"])
     }
 
-    @Test("T1: a loop that sleeps over what is for another mode is woken for what is for its own")
+    @Test("T1: a loop that sleeps with notifications for another mode is woken by one for its own mode")
     func wokenForItsMode() async throws {
         let thread = LoopThread()
         let modes: [Notification.Name: Set<RunLoopMode>] = [.a: ["own"], .b: [.common], .c: [.default]]
@@ -172,7 +172,7 @@ struct ContextDeliveryTests {
         }
     }
 
-    @Test("M3: an observer that enters a mode holds up the rest of the batch, until it is left")
+    @Test("M3: an observer that enters a mode delays the rest of the batch until the mode is left")
     func modeEnteredInBatch() {
         let context = MainContext()
         center.addObserver(forName: nil, object: nil, context: context, modes: [.default]) { [calls] notification in
@@ -188,7 +188,7 @@ struct ContextDeliveryTests {
         #expect(calls.all == ["A", "B"])
     }
 
-    @Test("C8, C5: an observer that was removed, or whose target went, before its turn is not called")
+    @Test("C8, C5: an observer that is removed, or whose target is released, before delivery is not called")
     func removedBefore() {
         final class Target: Sendable {
             let calls: Recorder<String>
@@ -212,7 +212,7 @@ struct ContextDeliveryTests {
 
     // In processes of their own: what is lost is counted for a whole process.
 
-    @Test("T2: while the target never runs, memory is bounded; the oldest go and are counted")
+    @Test("T2: the queue of a context that never runs is bounded, and the oldest notifications are lost and counted")
     func neverRuns() async {
         await #expect(processExitsWith: .success) {
             let center = NotificationCenter()
@@ -231,7 +231,9 @@ struct ContextDeliveryTests {
         }
     }
 
-    @Test("T2: a context is not kept alive, and with it ends what waited, counted, and the registration")
+    @Test(
+        "T2: a center does not retain a context, and a context's end ends registrations and counts waiting posts as lost"
+    )
     func contextGone() async {
         await #expect(processExitsWith: .success) {
             let center = NotificationCenter()
@@ -256,7 +258,7 @@ struct ContextDeliveryTests {
         }
     }
 
-    @Test("T2: contexts that end while many threads post to them")
+    @Test("T2: contexts can end while another thread posts to them, and their registrations end")
     func contextsEndUnderLoad() async throws {
         let isOver = Atomic(false)
         async let posting: Void = onOwnThread { [center] in

@@ -90,7 +90,7 @@ struct DropInTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
 
-    @Test("The center as a dependency behind a protocol")
+    @Test("The center can be injected as a dependency behind a protocol")
     func injection() {
         let center: any NotificationCenterProtocol = NotificationCenter()
         var token: NSObjectProtocol?
@@ -101,7 +101,7 @@ struct DropInTests {
         #expect(calls.all == ["A"])
     }
 
-    @Test("The queue as a dependency behind a protocol, with Foundation's modes and the program's own")
+    @Test("The queue can be injected behind a protocol, and accepts Foundation's modes and custom modes")
     func queueInjection() {
         let queue: any NotificationQueueProtocol = NotificationQueue(notificationCenter: center)
         center.addObserver(forName: nil, object: nil, queue: nil) { [calls] in calls.add($0.name.rawValue) }
@@ -125,7 +125,7 @@ struct DropInTests {
         #expect(RunLoopMode(RunLoop.Mode("NSEventTrackingRunLoopMode")) == .eventTracking)
     }
 
-    @Test("Modes are written as with Foundation's queue, without naming their type")
+    @Test("Modes of the queue can be written as for Foundation's queue, without the name of their type")
     func modesWithoutType() {
         let queue = NotificationQueue(notificationCenter: .default)
         MainContext().asThreadDefault {
@@ -137,7 +137,7 @@ struct DropInTests {
         }
     }
 
-    @Test("Centers and queues are equal to themselves, and can be members of sets and keys")
+    @Test("Centers and queues are equal by identity, and can be members of sets and keys of dictionaries")
     func equality() {
         let other = NotificationCenter()
         #expect(center == center && center != other && NotificationCenter.default == .default)
@@ -155,7 +155,7 @@ struct DropInTests {
         #expect("\(NotificationQueue())".hasPrefix("<NotificationQueue: 0x"))
     }
 
-    @Test("A subclass of the center sees what is posted and observed, by a queue as well")
+    @Test("A subclass of the center can override posting and observing, also for posts of a queue")
     func subclass() {
         let spy = SpyCenter()
         let token = spy.addObserver(forName: .a, object: nil, queue: nil) { [calls] _ in calls.add("A") }
@@ -168,7 +168,7 @@ struct DropInTests {
 
     // MARK: Messages
 
-    @Test("Asynchronous messages reach their observers in order, of a subject or of all, until the token ends")
+    @Test("Asynchronous messages of a subject reach their observer in order, until the token ends")
     func asyncMessages() async {
         let (document, other) = (Document(), Document())
         let (rings, bell) = AsyncStream.makeStream(of: Void.self)
@@ -195,7 +195,7 @@ struct DropInTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("Messages and notifications of their name are heard by the observers of both")
+    @Test("A message reaches observers of its notification, and a notification reaches observers of its message")
     func interoperation() async {
         let heard = Recorder<String>()
         center.addObserver(forName: DidSave.name, object: nil, queue: nil) { notification in
@@ -217,7 +217,7 @@ struct DropInTests {
         withExtendedLifetime(token) {}
     }
 
-    @Test("Messages as a sequence: from the making of the iterator on, the newest that fit into the buffer")
+    @Test("A sequence of messages begins with its iterator, and keeps the newest that fit into the buffer")
     func sequence() async {
         let document = Document()
         let sequence = center.messages(of: document, for: .didSave, bufferSize: 3)
@@ -245,7 +245,7 @@ struct DropInTests {
         }
     }
 
-    @Test("Messages of the main actor are heard before the post returns")
+    @Test("Main-actor messages reach their observers before the post returns")
     @MainActor
     func mainActorMessages() {
         let document = Document()

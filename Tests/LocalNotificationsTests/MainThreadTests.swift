@@ -13,7 +13,7 @@ struct MainThreadTests {
     }
 
     @Test(
-        "DispatchQueue.main, the main actor and OperationQueue.main",
+        "DispatchQueue.main, the main actor and OperationQueue.main work in each scenario of main loops",
         arguments: [
             // M5, from this thread and others, and what was enqueued before.
             "main-queue",
@@ -42,7 +42,7 @@ struct MainThreadTests {
     }
 
     @Test(
-        "T3: 60,000 that wait leave timers, drawing, the main queue and the main actor their turns, in every loop and in a dialog",
+        "T3: 60,000 waiting deliveries let timers, drawing, main queue and main actor run, in every loop and dialog",
         arguments: ["breath-glib", "breath-dialog", "breath-run-loop", "breath-dispatch-main"])
     func breath(scenario: String) async throws {
         let result = try await probe(scenario)
@@ -52,7 +52,7 @@ struct MainThreadTests {
     static let hasGTK = Command.find("Xvfb") != nil
 
     @Test(
-        "M3: a GTK program draws and fires timeouts in a modal dialogue, and gets what is for the default mode after it",
+        "M3: a GTK program draws and fires timeouts in a modal dialog, and gets default-mode notifications after it",
         .enabled(if: hasGTK, "there is no Xvfb"))
     func gtk() async throws {
         let server = try RunningCommand(

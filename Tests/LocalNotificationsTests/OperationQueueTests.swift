@@ -33,7 +33,7 @@ struct OperationQueueTests {
         #expect(calls.all == ["first", "second", "third"])
     }
 
-    @Test("C4: it waits for its own operation, not for what else the queue has to do")
+    @Test("C4: a post waits for its own operation, not for other work in the queue")
     func ownOperation() async throws {
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 2
@@ -60,7 +60,7 @@ struct OperationQueueTests {
         #expect(calls.all == ["A", "returned"])
     }
 
-    @Test("Peers get this wrong: q→q2→q deadlocks (C4)")
+    @Test("C4: a chain of posts q→q2→q does not deadlock")
     func thereAndBack() async throws {
         let (queue, other) = (serialQueue(), serialQueue())
         center.addObserver(forName: .a, object: nil, queue: other) { [self] _ in
@@ -79,7 +79,7 @@ struct OperationQueueTests {
         #expect(calls.all == ["there", "back", "returned"])
     }
 
-    @Test("C4: a longer chain, entered from a thread that is no queue's")
+    @Test("C4: a chain through four queues and back to the first completes, if a thread without a queue begins it")
     func longChain() async throws {
         let queues = (0..<4).map { _ in serialQueue() }
         for (number, queue) in queues.enumerated() {
@@ -125,7 +125,7 @@ struct OperationQueueTests {
         #expect(count.load(ordering: .relaxed) == 2 * rounds)
     }
 
-    @Test("C4: a chain back through a queue that runs any number at once ends on a thread of its queue, too")
+    @Test("C4: a chain back through a concurrent queue ends on a thread of the serial queue")
     func throughConcurrentQueue() async throws {
         let (queue, wide) = (serialQueue(), OperationQueue())
         center.addObserver(forName: .a, object: nil, queue: wide) { [self] _ in
@@ -140,7 +140,7 @@ struct OperationQueueTests {
         #expect(calls.all == ["there", "back"])
     }
 
-    @Test("C4: a ring of queues, all of which post to the next at the same moment; each body on its queue's thread")
+    @Test("C4: five queues that post to the next in a ring at once all run their blocks on their own queues")
     func ring() async throws {
         let queues = (0..<5).map { _ in serialQueue() }
         for (number, queue) in queues.enumerated() {
@@ -168,7 +168,7 @@ struct OperationQueueTests {
         #expect(calls.all == Array(repeating: "x", count: 5 * rounds))
     }
 
-    @Test("C4: random posts between queues of several widths, three deep: none is lost, and all on their queue")
+    @Test("C4: random chains of posts between queues of several widths are complete, and each block runs on its queue")
     func randomChains() async throws {
         let queues = (0..<4).map { number in
             let queue = OperationQueue()
@@ -205,7 +205,7 @@ struct OperationQueueTests {
         #expect(calls.all == Array(repeating: "x", count: 3 * 4 * count))
     }
 
-    @Test("Peers get this wrong: a queue that is held weakly loses the delivery (C4)")
+    @Test("C4: a center retains the operation queue of an observer, so the delivery is not lost")
     func heldQueue() async throws {
         weak var observed: OperationQueue?
         do {
@@ -219,7 +219,7 @@ struct OperationQueueTests {
     }
 
     @Test(
-        "C4, C8: a block that was removed while its operation waited is not called; cancelled operations block nobody")
+        "C4, C8: a block removed while its operation waits is not called; cancelled operations block no post")
     func removedWhileWaiting() async throws {
         let queue = serialQueue()
         /// Keeps the queue busy until the semaphore is signalled.

@@ -47,7 +47,8 @@ struct QueueTests {
 
     // MARK: Q1, Q2
 
-    @Test("Peers get this wrong: last in, first out (Q1)", arguments: [NotificationQueue.PostingStyle.asap, .whenIdle])
+    @Test(
+        "Q1: notifications are posted first in, first out", arguments: [NotificationQueue.PostingStyle.asap, .whenIdle])
     func fifo(style: NotificationQueue.PostingStyle) {
         bench { bench in
             for n in 1...100 { bench.enqueue(n % 3 == 0 ? .a : .b, style, n: n) }
@@ -57,7 +58,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q1: first in, first out also across modes and threads' lanes")
+    @Test("Q1: notifications for different modes are posted first in, first out")
     func fifoAcrossModes() {
         bench { bench in
             for n in 1...30 {
@@ -68,7 +69,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Peers get this wrong: idle before asap (Q2)")
+    @Test("Q2: now notifications are posted first, then asap, then whenIdle")
     func asapBeforeIdle() {
         bench { bench in
             bench.enqueue(.a, .whenIdle)
@@ -80,7 +81,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q2: asap is at the end of the iteration: behind what is due with it, ahead of what the next one finds")
+    @Test("Q2: asap posts at the end of the iteration, after its other due sources and before those of the next")
     func endOfIteration() {
         bench { bench in
             let events = bench.posts
@@ -98,7 +99,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q2: whenIdle comes behind every timer and every other event that is ready, also between two of them")
+    @Test("Q2: whenIdle posts after all due timers and sources, also between two whenIdle notifications")
     func idle() {
         bench { bench in
             let events = bench.posts
@@ -119,7 +120,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q2: a loop that is about to quit is not idle, not even between two notifications")
+    @Test("Q2: a loop that is about to quit posts no whenIdle notification, not even the rest of several")
     func quitting() throws {
         try bench { bench in
             let loop = EventLoop(context: bench.context)
@@ -145,7 +146,7 @@ struct QueueTests {
 
     // MARK: Q3
 
-    @Test("Q3: coalescing on name, sender, both or none, to the tail and with the newest userInfo")
+    @Test("Q3: a notification replaces those with its name, sender or both, goes to the tail and keeps its userInfo")
     func coalescing() {
         for (mask, expected) in [
             (.none, ["A 1", "A 2", "B 3", "A 4"]), (.onName, ["B 3", "A 4"]), (.onSender, ["A 2", "A 4"]),
@@ -163,7 +164,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Peers get this wrong: string senders never coalesce (Q3)")
+    @Test("Q3: notifications with equal string senders coalesce")
     func stringSenders() {
         bench { bench in
             bench.enqueue(.a, .asap, object: "sender", n: 1)
@@ -175,7 +176,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q3: the more urgent style and all modes are taken over")
+    @Test("Q3: a coalesced notification takes the more urgent style and the union of the modes")
     func styleAndModes() {
         bench { bench in
             bench.enqueue(.a, .asap, n: 1)
@@ -195,7 +196,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q3: now coalesces first, then posts")
+    @Test("Q3: a now notification first replaces similar ones, and is then posted")
     func nowCoalesces() {
         bench { bench in
             bench.enqueue(.a, .asap, n: 1)
@@ -235,7 +236,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q3: a hundred thousand coalesced notifications arrive as one, and cost the memory of one")
+    @Test("Q3: a hundred thousand coalescing notifications are posted as one")
     func many() {
         bench { bench in
             for n in 1...100_000 { bench.enqueue(.a, .whenIdle, n: n, mask: .onName) }
@@ -247,7 +248,7 @@ struct QueueTests {
     // MARK: Q4
 
     @Test(
-        "Peers get this wrong: custom modes never delivered (Q4)",
+        "A notification for a custom mode is posted when the loop runs in that mode, and not before (Q4)",
         arguments: [NotificationQueue.PostingStyle.asap, .whenIdle])
     func customModes(style: NotificationQueue.PostingStyle) {
         bench { bench in
@@ -259,7 +260,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q4: without modes it is the default mode; in others it waits")
+    @Test("Q4: a notification without modes is posted in the default mode only")
     func defaultMode() {
         bench { bench in
             bench.context.pushMode(.modalPanel)
@@ -274,7 +275,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q4: the style now in another mode is not posted, and what waited goes on waiting")
+    @Test("Q4: a now notification for another mode is not posted, and similar waiting notifications are kept")
     func nowInAnotherMode() {
         bench { bench in
             bench.enqueue(.a, .asap, n: 1)
@@ -289,7 +290,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q4: an observer that enters a mode holds up what is not for that mode, until it is left")
+    @Test("Q4: an observer that enters a mode delays notifications for other modes until the mode is left")
     func modeEnteredDuringPass() {
         bench { bench in
             bench.center.addObserver(forName: .a, object: nil, queue: nil) { [context = bench.context] _ in
@@ -307,7 +308,7 @@ struct QueueTests {
 
     // MARK: Q5
 
-    @Test("Peers get this wrong: abort when an observer enqueues (Q5): it belongs to the next pass")
+    @Test("Q5: an observer can enqueue and dequeue during a pass, and its notifications belong to the next pass")
     func enqueueWhileDraining() {
         bench { bench in
             let queue = bench.queue
@@ -327,7 +328,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q5, M3: an observer that always enqueues again leaves all other sources their turn")
+    @Test("Q5, M3: an observer that always enqueues again does not starve other sources")
     func neverStarves() {
         // A clock that stands: no rest ends before the others had their turn because the machine was busy.
         bench(on: MainContext(cycleClock: { 0 })) { bench in
@@ -348,7 +349,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q5: a nested loop in an observer posts what its mode allows, and the pass goes on after it")
+    @Test("Q5: a nested loop in an observer posts notifications for its mode, and then the pass continues")
     func nestedLoop() {
         bench { bench in
             let (context, posts) = (bench.context, bench.posts)
@@ -366,7 +367,7 @@ struct QueueTests {
 
     // MARK: Q1, Q6
 
-    @Test("Peers get this wrong: the third queue of a thread hangs (Q6)")
+    @Test("Q6: ten queues of one thread post all of their notifications")
     func manyQueues() {
         bench { bench in
             let queues = (0..<10).map { _ in NotificationQueue(notificationCenter: bench.center) }
@@ -379,7 +380,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q6: a queue that nobody holds is freed, with what waits in it")
+    @Test("Q6: a queue without references is freed with its waiting notifications")
     func freed() {
         bench { bench in
             weak var observed: NotificationQueue?
@@ -394,7 +395,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q1, Q6: every thread has a default queue, which its end frees")
+    @Test("Q1, Q6: every thread has a default queue, which is freed at the end of the thread")
     func perThread() async throws {
         final class Weak: Sendable {
             let queue = Locked<Reference>(Reference())
@@ -415,7 +416,7 @@ struct QueueTests {
         }
     }
 
-    @Test("Q1: it posts on the thread where it was enqueued, through that thread's context")
+    @Test("Q1: a queue posts each notification on the thread that enqueued it, in the thread's context")
     func threads() async throws {
         let center = NotificationCenter()
         let queue = NotificationQueue(notificationCenter: center)
@@ -439,7 +440,7 @@ struct QueueTests {
         #expect(threads.all == [true, true, true, true])
     }
 
-    @Test("Q1: what waits for a context that ends is dropped with it")
+    @Test("Q1: notifications that wait for a context are released when the context ends")
     func contextEnds() {
         let queue = NotificationQueue(notificationCenter: NotificationCenter())
         weak var waiting: Sender?
@@ -453,7 +454,7 @@ struct QueueTests {
         #expect(waiting == nil)
     }
 
-    @Test("Q1: it posts to Foundation's center as well")
+    @Test("Q1: a queue can post to Foundation's center")
     func foundation() {
         bench { bench in
             let center = Foundation.NotificationCenter()

@@ -25,7 +25,7 @@ struct SenderTests {
     /// As an `Any`, in which the Optional stays.
     private func wrapped<Value>(_ value: Value?) -> Any { value as Any }
 
-    @Test("N2: an Optional inside an Any is what it holds, on each side, however often it is wrapped")
+    @Test("N2: an Optional in an Any matches as its contents at any depth, and an empty one as no sender")
     func optionals() {
         let object = Sender()
         let twice: Sender?? = object
@@ -46,7 +46,7 @@ struct SenderTests {
         #expect(called(for: wrapped(nil as Sender?)) == ["any"])
     }
 
-    @Test("N2: removing goes by what an Optional holds")
+    @Test("N2: removal compares the contents of Optionals")
     func removal() {
         final class Target: Sendable { func handle(_: Notification) {} }
         let (target, object) = (Target(), Sender())
@@ -58,7 +58,7 @@ struct SenderTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("N2: a sender that equals nothing can be registered, is never matched, and is removed by its token")
+    @Test("N2: a sender without identity or equality can be registered, is never matched, and is removed by its token")
     func incomparable() {
         struct Incomparable {}
         let token = observe("never", Incomparable())
@@ -72,7 +72,7 @@ struct SenderTests {
         #expect(center.observerCount == 2)
     }
 
-    @Test("N2, Q3: in a queue Optionals coalesce with what they hold, and what equals nothing with nothing")
+    @Test("N2, Q3: Optionals in a queue coalesce with their contents, and senders without equality never coalesce")
     func coalescing() {
         struct Incomparable {}
         let queue = NotificationQueue(notificationCenter: center)
@@ -106,7 +106,7 @@ struct SenderTests {
         deinit { atEnd(self) }
     }
 
-    @Test("C1: a sender that posts itself in its deinit is heard by those that observe it")
+    @Test("C1: a post of a sender in its own deinit reaches the observers of the sender")
     func postedInDeinit() {
         do {
             let sender = Ending { [center] in center.post(name: .a, object: $0) }
@@ -117,7 +117,7 @@ struct SenderTests {
         #expect(calls.all == ["it", "any"])
     }
 
-    @Test("C1, C4: so it is on an operation queue, which is done when the post returns")
+    @Test("C1, C4: an observer on an operation queue receives a post from a deinit together with its sender")
     func postedInDeinitToQueue() async throws {
         let queue = OperationQueue()
         let heard = Recorder<Bool>()
@@ -131,7 +131,8 @@ struct SenderTests {
         #expect(heard.all == Array(repeating: true, count: 100))
     }
 
-    @Test("C1, T1: on a main context, and from a queue, it is heard without the sender, which is over by then")
+    @Test(
+        "C1, T1: observers on a main context, or behind a notification queue, get no sender if it posted in its deinit")
     func postedInDeinitLater() {
         let context = MainContext()
         let queue = NotificationQueue(notificationCenter: center)

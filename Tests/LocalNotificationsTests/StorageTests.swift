@@ -21,12 +21,12 @@ private final class Marker: Sendable {
     func touch() {}
 }
 
-@Suite("C6, C11, T2: what storage costs, and what is left in it", .limited)
+@Suite("C6, C11, T2: cost, release and bounds of stored registrations and notifications", .limited)
 struct StorageTests {
     private let center = NotificationCenter()
     private let ended = Recorder<String>()
 
-    @Test("C6: a target that removes itself in its deinit leaves nothing, at once")
+    @Test("C6: a target that removes itself in its deinit leaves no registration, and its blocks are freed at once")
     func removalInDeinit() {
         final class Target: Sendable {
             let center: NotificationCenter
@@ -43,7 +43,7 @@ struct StorageTests {
         #expect(ended.all == (0..<100).map { "\($0)" })
     }
 
-    @Test("C6: in its deinit a target can remove what it has for a name or a sender, too")
+    @Test("C6: a target can remove its registrations for one name or one sender in its deinit")
     func partialRemovalInDeinit() {
         final class Target: Sendable {
             let center: NotificationCenter
@@ -79,7 +79,9 @@ struct StorageTests {
         func hash(into hasher: inout Hasher) { hasher.combine(number) }
     }
 
-    @Test("C11: removing by target, name and sender looks at what it removes", arguments: [true, false])
+    @Test(
+        "C11: removal by target, name and sender compares only the registrations that it removes",
+        arguments: [true, false])
     func costOfRemoval(byName: Bool) {
         final class Target: Sendable { func handle(_: Notification) {} }
         let target = Target()
@@ -97,7 +99,7 @@ struct StorageTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("C11: a random order of removals by target, name and sender removes what a plain list would")
+    @Test("C11: random removals by target, name and sender have the same result as in a plain list")
     func randomRemovals() {
         final class Target: Sendable {
             let calls: Recorder<Int>
@@ -131,7 +133,7 @@ struct StorageTests {
         }
     }
 
-    @Test("T2: with a context end the registrations for it, blocks too, with nobody posting")
+    @Test("T2: the end of a main context frees the blocks registered for it, even if no post follows")
     func endedContext() {
         do {
             let context = MainContext()
@@ -142,7 +144,7 @@ struct StorageTests {
         #expect(ended.all == ["block"])
     }
 
-    @Test("T2: a center that ends is not held by the contexts of its observers")
+    @Test("T2: the main contexts of observers do not keep an ended center alive")
     func endedCenter() {
         let context = MainContext()
         do {
@@ -154,7 +156,8 @@ struct StorageTests {
         withExtendedLifetime(context) {}
     }
 
-    @Test("Q6: thousands of queues in one pass, each posts in the order of all")
+    @Test(
+        "Q6: thousands of queues on one thread post all asap, then all when-idle notifications, in order of enqueueing")
     func manyQueues() {
         let context = MainContext()
         let posts = Recorder<Int>()
@@ -170,7 +173,7 @@ struct StorageTests {
         #expect(posts.all == Array(even) + even.map { $0 + 1 })
     }
 
-    @Test("Q6: what was enqueued on a thread that is over is let go of, and the queue works on")
+    @Test("Q6: notifications enqueued on a thread that has ended are freed, and the queue remains usable")
     func threadsThatEnd() async throws {
         let queue = NotificationQueue(notificationCenter: center)
         let posts = Recorder<Int>()
@@ -216,7 +219,8 @@ struct StorageTests {
         init(_ data: Data) { self.data = data }
     }
 
-    @Test("T2: 64 MiB mean 64 MiB: a queue's bound is in what payloads hold", arguments: payloads.map(\.kind))
+    @Test(
+        "T2: the 64 MiB bound of a queue counts the contents of payloads of any type", arguments: payloads.map(\.kind))
     func boundOfQueue(kind: String) {
         let make = Self.payloads.first { $0.kind == kind }!.make
         let queue = NotificationQueue(notificationCenter: center)
@@ -235,7 +239,7 @@ struct StorageTests {
         #expect(posts.all == Array(Int(queue.lost)..<70))
     }
 
-    @Test("T2: what is enqueued is bounded in number, too, and coalescing makes room")
+    @Test("T2: a queue is bounded by the number of notifications, and coalescing frees space")
     func numberInQueue() {
         let queue = NotificationQueue(notificationCenter: center)
         MainContext().asThreadDefault {
@@ -249,7 +253,7 @@ struct StorageTests {
         }
     }
 
-    @Test("T2: a context's bound is in what payloads hold, once for all observers of a post")
+    @Test("T2: the bound of a context counts the contents of payloads, once for all observers of a post")
     func boundOfContext() async {
         await #expect(processExitsWith: .success) {
             let center = NotificationCenter()
@@ -283,7 +287,7 @@ struct StorageTests {
         let data: Data
     }
 
-    @Test("T2: what waits for an observer of asynchronous messages is bounded in what it holds; the oldest go, counted")
+    @Test("T2: messages that wait for an asynchronous observer are bounded in bytes; the oldest are lost and counted")
     func boundOfAsyncMessages() async {
         await #expect(processExitsWith: .success) {
             let center = NotificationCenter()

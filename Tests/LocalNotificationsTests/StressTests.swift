@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 /// Run under the thread sanitizer by `tools/test-threads`.
-@Suite("C9: from many threads at once", .limited)
+@Suite("C9: concurrent use from many threads", .limited)
 struct StressTests {
     final class Target: Sendable {
         let count: Counter
@@ -20,7 +20,7 @@ struct StressTests {
         let value = Atomic(0)
     }
 
-    @Test("C9: adding, removing and posting, with blocks, methods, handles, queues and contexts")
+    @Test("C9: concurrent adding, removing and posting works with blocks, methods, handles, queues and contexts")
     func everything() async throws {
         let center = NotificationCenter()
         let thread = LoopThread()
@@ -92,7 +92,7 @@ struct StressTests {
         #expect(center.observerCount == 1)
     }
 
-    @Test("C9, Q: one queue that many threads enqueue into, each posting its own in order")
+    @Test("C9, Q: a queue used by many threads posts the notifications of each thread in their order")
     func queues() async throws {
         let center = NotificationCenter()
         let queue = NotificationQueue(notificationCenter: center)
@@ -124,7 +124,7 @@ struct StressTests {
         for list in received { #expect(list.all == Array(0..<count)) }
     }
 
-    @Test("M3, T1: modes that change while other threads signal")
+    @Test("M3, T1: no delivery is lost when modes change while other threads post")
     func modes() async throws {
         let thread = LoopThread()
         let center = NotificationCenter()

@@ -26,7 +26,7 @@ struct TargetTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
 
-    @Test("B13: methods without a parameter, with Foundation's class, with anything")
+    @Test("B13: an observer method may take no parameter, Foundation's class, or Any")
     func shapes() {
         final class Target: Sendable {
             let calls: Recorder<String>
@@ -50,7 +50,7 @@ struct TargetTests {
         #expect(calls.all.dropFirst(3) == ["nothing", "A o"])
     }
 
-    @Test("B13: a method of an actor that no post can wait for is a mistake of the program")
+    @Test("B13: registering a method of an actor on which a post can't wait ends the process")
     func otherActors() async {
         await #expect(processExitsWith: .failure) {
             let center = NotificationCenter()
@@ -78,7 +78,7 @@ struct TargetTests {
         func received(_: Notification) {}
     }
 
-    @Test("C5: a target is held weakly, and its registration goes with it")
+    @Test("C5: a target is held weakly, and its registration ends with it")
     func weakTarget() {
         var target: Target? = Target(calls)
         weak let observed = target
@@ -91,7 +91,7 @@ struct TargetTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("C5: registrations of dead targets go also where nobody posts")
+    @Test("C5: registrations of ended targets are removed even if no post follows")
     func sweep() {
         for number in 0..<20_000 {
             center.addObserver(Target(calls), method: Target.handle, name: Notification.Name("\(number)"))
@@ -99,7 +99,7 @@ struct TargetTests {
         #expect(center.observerCount < 5_000)
     }
 
-    @Test("C5, C7: a handle that the target keeps ends with it, at once, and what its block holds too")
+    @Test("C5, C7: a handle kept by its target, and the contents of its block, are freed when the target ends")
     func handleInTarget() {
         final class Listener: Sendable {
             private let observation = Locked<NotificationCenter.Observation?>(nil)
@@ -116,7 +116,7 @@ struct TargetTests {
         #expect(calls.all == ["A", "ended"])
     }
 
-    @Test("Peers get this wrong: a target that is let go of while its method runs is used after its end (C5)")
+    @Test("A target that is released while its method runs lives until the method returns (C5)")
     func keptWhileCalled() {
         final class Holder: Sendable {
             let target = Locked<Releasing?>(nil)
@@ -139,7 +139,7 @@ struct TargetTests {
         #expect(calls.all == ["still there", "ended"])
     }
 
-    @Test("C5: targets end on one thread while another posts to them")
+    @Test("C5: targets may end on one thread while another thread posts to them")
     func endsElsewhere() async throws {
         let isOver = Atomic(false)
         async let poster: Void = onOwnThread { [center] in
@@ -157,7 +157,7 @@ struct TargetTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("C5, C9: the end of a target that its last holder lets go of may use the center")
+    @Test("C5, C9: a target may use the center in its deinit")
     func usesCenterAtEnd() {
         var target: Target? = Target(calls) { [center, calls] in
             center.post(name: .b, object: nil)
@@ -169,7 +169,7 @@ struct TargetTests {
         #expect(calls.all == ["B"])
     }
 
-    @Test("C5: a block is held until its token is removed, whether the token is kept or not")
+    @Test("C5: a block is held until its token is removed, even if the program does not keep the token")
     func block() {
         let (kept, ended) = (Recorder<String>(), calls)
         do {
@@ -187,7 +187,7 @@ struct TargetTests {
         #expect(ended.all == [])
     }
 
-    @Test("C5: a removed block is let go of at once, though its token is kept")
+    @Test("C5: a removed block is freed at once, even if its token is kept")
     func removedBlock() {
         let token: NotificationCenter.Token
         do {
@@ -216,7 +216,7 @@ struct TargetTests {
         #expect(center.observerCount == 0)
     }
 
-    @Test("C7: a sequence gives what was posted since its making, in order")
+    @Test("C7: a sequence yields the notifications posted since its creation, in order")
     func sequence() async {
         let notifications = center.notifications(named: .a, object: "sender")
         for number in 1...3 { center.post(name: .a, object: "sender", userInfo: ["n": number]) }
@@ -230,7 +230,7 @@ struct TargetTests {
         #expect(numbers == [1, 2, 3])
     }
 
-    @Test("C7: when the buffer is full the oldest goes, and is counted")
+    @Test("C7: a full buffer discards and counts the oldest notification")
     func overflow() async {
         let notifications = center.notifications(named: .a, bufferLimit: 10)
         for number in 1...25 { center.post(name: .a, object: nil, userInfo: ["n": number]) }
@@ -239,7 +239,7 @@ struct TargetTests {
         #expect(await iterator.next()?.userInfo?["n"] as? Int == 16)
     }
 
-    @Test("C7: each iterator is a reader of its own, also when another has ended")
+    @Test("C7: each iterator of a sequence receives all notifications, also after another iterator has ended")
     func readers() async {
         let sender = Sender()
         let notifications = center.notifications(named: .a, object: sender)
@@ -257,7 +257,7 @@ struct TargetTests {
 
     private final class Sender: Sendable {}
 
-    @Test("C7: a reader of a sender that is gone hears nothing, also of one that has its address")
+    @Test("C7: a sequence of an ended sender receives no posts, not even of a new object at the same address")
     func readersOfNobody() async {
         var sender: Sender? = Sender()
         let notifications = center.notifications(named: .a, object: sender)
@@ -273,7 +273,7 @@ struct TargetTests {
         #expect(await other.value)
     }
 
-    @Test("C7: a sequence that is gone or whose task is cancelled observes no more")
+    @Test("C7: a released sequence, or one whose task is cancelled, has no registration")
     func sequenceEnds() async {
         do {
             let notifications = center.notifications(named: .a)

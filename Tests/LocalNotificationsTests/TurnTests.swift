@@ -159,12 +159,12 @@ private final class Competition: Sendable {
     }
 }
 
-@Suite("M3, Q2: one turn of the loop, with several competitors at once", .limited)
+@Suite("M3, Q2: fairness of the loop between several competing sources", .limited)
 struct TurnTests {
     private static let abundant = ["delivery", "asap", "block"]
 
     @Test(
-        "M3: beside deliveries, asap items, blocks and a timer a source of any priority has its turn every 16 ms",
+        "M3: beside deliveries, asap items, blocks and a timer, a source of any priority runs every 16 ms",
         arguments: [1, 2, 5, 10, 16, 40] as [Int64], [-100, 0, 50, 110, 120] as [Int32])
     func everyPriority(period: Int64, priority: Int32) throws {
         let competition = Competition()
@@ -182,7 +182,7 @@ struct TurnTests {
         }
     }
 
-    @Test("T3: all deliveries together have 2 ms of a turn, and divide them; alone one has all")
+    @Test("T3: all deliveries share 2 ms of a loop iteration equally, and a single kind gets all of it")
     func oneShare() throws {
         let costs = ["delivery": 150, "asap": 120]
         for kinds in [["delivery"], ["asap"], ["delivery", "asap"]] {
@@ -206,7 +206,7 @@ struct TurnTests {
         }
     }
 
-    @Test("M3: a source that draws seldom has its turn as soon, though others of its kind are always ready behind it")
+    @Test("M3: a rarely ready idle source runs within 16 ms, even beside sources that are always ready")
     func seldom() throws {
         let competition = Competition()
         try competition.context.asThreadDefault {
@@ -221,7 +221,7 @@ struct TurnTests {
         }
     }
 
-    @Test("M3: a loop that others fill does not starve those that share it")
+    @Test("M3: a source that is always ready starves neither deliveries, asap items nor blocks")
     func filledByOthers() throws {
         let competition = Competition()
         try competition.context.asThreadDefault {
@@ -236,7 +236,7 @@ struct TurnTests {
     }
 
     @Test(
-        "Q2: when idle comes behind all that is ready: deliveries, asap items and blocks of more than a turn, with timers",
+        "Q2: when-idle notifications come behind all ready deliveries, asap items and blocks, with timers",
         arguments: [["delivery"], ["asap"], ["block"], ["delivery", "asap", "block"]])
     func idleLast(kinds: [String]) throws {
         let competition = Competition()
@@ -257,7 +257,7 @@ struct TurnTests {
         }
     }
 
-    @Test("Q2: so it is in a nested loop, which runs in a delivery, an asap item or an event")
+    @Test("Q2: when-idle notifications also come last in a nested loop inside a delivery, an asap item or an event")
     func idleInNestedLoop() throws {
         for outer in ["delivery", "asap", "event"] {
             let competition = Competition()
@@ -308,7 +308,7 @@ struct TurnTests {
     }
 
     @Test(
-        "Q2: what a source makes ready that is dispatched just before when idle, at its priority, comes first",
+        "Q2: work that a source makes ready just before when-idle, at an equal priority, comes first",
         arguments: ["late", "asap"])
     func madeReadyAtTheLastMoment(kind: String) throws {
         let competition = Competition()
@@ -342,7 +342,7 @@ struct TurnTests {
         }
     }
 
-    @Test("M3: the loop sleeps when nothing waits, and not while something rests")
+    @Test("M3: the loop sleeps when no delivery waits, and does not sleep while deliveries are left")
     func restDoesNotSleep() throws {
         let competition = Competition()
         try competition.context.asThreadDefault {
@@ -360,7 +360,7 @@ struct TurnTests {
         }
     }
 
-    @Test("T1: observers of one context have one order, whatever the modes of each")
+    @Test("T1: the observers of one context receive all notifications in one order, even if their modes differ")
     func oneOrder() {
         let context = MainContext()
         let center = NotificationCenter()

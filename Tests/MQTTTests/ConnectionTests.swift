@@ -10,7 +10,7 @@ import Testing
     "Connections to a broker", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"),
     .limited)
 struct ConnectionTests {
-    @Test("A connection is taken, and what is published arrives")
+    @Test("A client connects to a broker, publishes, and another client receives the publication")
     func connects() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let (one, other) = (try Party(broker, on: loop, "one"), try Party(broker, on: loop, "other"))
@@ -26,7 +26,7 @@ struct ConnectionTests {
         #expect(!one.wasToldInCall && !other.wasToldInCall)
     }
 
-    @Test("What a broker can do comes with the connection")
+    @Test("A new connection reports the limits of the broker")
     func limits() throws {
         let lines = [
             "max_keepalive 30", "max_packet_size 5000", "retain_available false", "max_inflight_messages 7",
@@ -45,7 +45,7 @@ struct ConnectionTests {
 
     // MARK: Sessions
 
-    @Test("The broker keeps the session, and what comes for it, as long as it was told")
+    @Test("The broker keeps a session and its publications until the session expiry")
     func session() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let other = try Party(broker, on: loop, "other")
@@ -63,7 +63,7 @@ struct ConnectionTests {
         #expect(party.errors.isEmpty)
     }
 
-    @Test("Without a time to keep it, the session ends with the connection")
+    @Test("A session without an expiry ends with its connection")
     func noSession() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop)
@@ -78,7 +78,7 @@ struct ConnectionTests {
     /// So that one that is killed has, after a restart, what it had acknowledged.
     private static let savesAlways = ["autosave_interval 1", "autosave_on_changes true"]
 
-    @Test("A connection sends nothing of the one before; whoever wants it publishes it again")
+    @Test("A new connection does not resend unacknowledged publications of the previous connection")
     func forgets() throws {
         let (broker, loop) = (try MosquittoBroker(Self.savesAlways, keepsState: true), Loop())
         let other = try Party(broker, on: loop, "other") { $0.sessionExpiry = 600 }
@@ -110,7 +110,7 @@ struct ConnectionTests {
         #expect(!party.wasToldInCall)
     }
 
-    @Test("Who connects with the same identifier takes over")
+    @Test("A client that connects with the identifier of another client takes over its session")
     func takeover() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let (first, second) = (try Party(broker, on: loop, "same"), try Party(broker, on: loop, "same"))
@@ -122,7 +122,7 @@ struct ConnectionTests {
         #expect(second.client.isConnected && !first.client.isConnected)
     }
 
-    @Test("A broker that says why it ends the connection is heard")
+    @Test("The client reports the reason code with which the broker ends the connection")
     func ended() throws {
         // It takes the connection, and then another client has taken the session over.
         let (broker, loop) = (try FakeBroker(.bytes([0x20, 3, 0, 0, 0, 0xE0, 1, 0x8E])), Loop())
@@ -136,7 +136,7 @@ struct ConnectionTests {
         #expect(loop.turn())
     }
 
-    @Test("The broker's own words are part of the reason")
+    @Test("An error includes the reason string and the server reference of the broker")
     func explanations() throws {
         // A reason string (31) and a server reference (28).
         func properties(_ reason: String, _ server: String) -> [UInt8] {
@@ -162,7 +162,7 @@ struct ConnectionTests {
         #expect(end.reason == .quotaExceeded && [nil, "go away; use b"].contains(end.detail), "\(end)")
     }
 
-    @Test("A broker that is shut down says so, or ends without a word")
+    @Test("The shutdown of a broker is reported as its reason code or as a lost connection")
     func shutDown() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop)
@@ -174,7 +174,7 @@ struct ConnectionTests {
 
     // MARK: The will
 
-    @Test("The will is published when the connection breaks, with all its properties")
+    @Test("The broker publishes the will with all its properties when the connection breaks")
     func will() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let other = try Party(broker, on: loop, "other")
@@ -191,7 +191,7 @@ struct ConnectionTests {
     }
 
     @Test(
-        "Who disconnects takes the will back, unless it says otherwise",
+        "A client that disconnects withdraws its will, unless the reason code says otherwise",
         arguments: [
             (ReasonCode.success, ["after"]), (.disconnectWithWill, ["gone", "after"]),
         ])
@@ -227,7 +227,7 @@ struct ConnectionTests {
         try right.connect()
     }
 
-    @Test("Nobody who listens is found out at once, and the delegate is told once")
+    @Test("A refused TCP connection is reported at once, and to the delegate once")
     func nobodyListens() throws {
         let loop = Loop()
         let party = try Party(port: try MosquittoBroker.freePort(), on: loop)
@@ -238,7 +238,7 @@ struct ConnectionTests {
         #expect(party.errors == [error] && !party.wasToldInCall)
     }
 
-    @Test("A name that nobody has is no address")
+    @Test("An unknown host name is reported as a lookup error")
     func noSuchName() throws {
         let party = try Party(port: 1883, on: Loop()) { $0.host = "no-such-host.invalid" }
         guard case .lookUp = try party.failure().cause else {
@@ -248,7 +248,7 @@ struct ConnectionTests {
     }
 
     @Test(
-        "A broker that speaks only MQTT 3 is known as one",
+        "A broker that speaks only MQTT 3 is recognized",
         arguments: [
             // The answer of MQTT 3.1.1: unacceptable protocol version.
             (FakeBroker.Answer.bytes([0x20, 0x02, 0x00, 0x01]), MQTTError.Cause.refused(.unsupportedProtocolVersion)),
@@ -265,7 +265,8 @@ struct ConnectionTests {
     }
 
     @Test(
-        "What is no MQTT is an error", arguments: [[0x48, 0x54, 0x54, 0x50], [0x20, 0x00], [0x20, 0x03, 0, 0, 0xFF]])
+        "An answer that is not MQTT is an error",
+        arguments: [[0x48, 0x54, 0x54, 0x50], [0x20, 0x00], [0x20, 0x03, 0, 0, 0xFF]])
     func noMQTT(bytes: [UInt8]) throws {
         let (broker, loop) = (try FakeBroker(.bytes(bytes)), Loop())
         let party = try Party(port: broker.port, on: loop) { $0.connectTimeout = 5 }
@@ -273,7 +274,7 @@ struct ConnectionTests {
         #expect(loop.turn())
     }
 
-    @Test("A broker that says nothing is given up, and nothing spins meanwhile", arguments: [false, true])
+    @Test("Connecting to a silent broker times out, and the loop sleeps meanwhile", arguments: [false, true])
     func silence(withTLS: Bool) throws {
         let (broker, loop) = (try FakeBroker(.silence), Loop())
         let party = try Party(port: broker.port, on: loop) {
@@ -287,7 +288,7 @@ struct ConnectionTests {
         #expect(loop.turn())
     }
 
-    @Test("Who gives up connecting is told nothing more")
+    @Test("A delegate gets no further events after the client has disconnected while connecting")
     func givenUp() throws {
         let (broker, loop) = (try FakeBroker(.silence), Loop())
         let party = try Party(port: broker.port, on: loop) { $0.connectTimeout = 1 }
@@ -302,7 +303,7 @@ struct ConnectionTests {
         party.client.disconnect()
     }
 
-    @Test("A broker that stops answering is given up")
+    @Test("The client ends the connection to a broker that stops answering pings")
     func keepAlive() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop) { $0.keepAlive = 5 }
@@ -311,7 +312,7 @@ struct ConnectionTests {
         #expect(try party.waitForEnd() == MQTTError(.noAnswer))
     }
 
-    @Test("A connection on which nothing happens stays")
+    @Test("An idle connection stays open through pings")
     func staysIdle() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop) { $0.keepAlive = 5 }
@@ -325,7 +326,7 @@ struct ConnectionTests {
         #expect(party.client.isConnected && party.errors.isEmpty)
     }
 
-    @Test("The keep-alive time of the broker replaces the client's, for pings and for a ping without an answer")
+    @Test("The keep-alive time of the broker replaces the client's, for pings and for the timeout of a ping")
     func brokersKeepAlive() throws {
         let (broker, loop) = (try FakeBroker(.keepAlive(2, answeringPings: 1)), Loop())
         let party = try Party(port: broker.port, on: loop) { $0.keepAlive = .max }
@@ -336,7 +337,7 @@ struct ConnectionTests {
         try loop.run("the first ping, by then with the broker") { broker.pingCount >= 1 }
     }
 
-    @Test("Settings that can't be are refused")
+    @Test("Invalid settings are refused with their cause")
     func badSettings() throws {
         func cause(_ change: (inout MQTTClient.Settings) -> Void) -> MQTTError.Cause? {
             do {
@@ -363,7 +364,7 @@ struct ConnectionTests {
 
     // MARK: From inside of the delegate
 
-    @Test("A delegate may connect again when it is told of the end")
+    @Test("A delegate may connect again when it is informed of the end of the connection")
     func connectsAgain() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop, "same")
@@ -376,7 +377,7 @@ struct ConnectionTests {
         try loop.run("the other has lost it") { other.errors.count == 1 }
     }
 
-    @Test("A delegate may disconnect, and let go of the client, while it is told something")
+    @Test("A delegate may disconnect and release the client while it receives a publication")
     func letsGo() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let other = try Party(broker, on: loop, "other")

@@ -6,11 +6,13 @@ import CarillonTestSupport
 import Glibc
 import Testing
 
-@Suite("Pauses", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)
+@Suite("Pauses of reading", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)
 struct PauseTests {
     private static let count = 100
 
-    @Test("While it is paused nothing is read; then all arrives, with and without TLS", arguments: [false, true])
+    @Test(
+        "A client with paused reading receives no publications until it resumes, with and without TLS",
+        arguments: [false, true])
     func waits(withTLS: Bool) throws {
         let authority = withTLS ? try CertificateAuthority() : nil
         let broker = try authority?.broker() ?? MosquittoBroker()
@@ -40,7 +42,8 @@ struct PauseTests {
         try loop.run("acknowledged") { other.acknowledged.count == 1 }
     }
 
-    @Test("A pause from inside of the delegate lets little more arrive, and loses nothing", arguments: [false, true])
+    @Test(
+        "A pause set by the delegate takes effect after a few publications, and none is lost", arguments: [false, true])
     func fromInside(withTLS: Bool) throws {
         let authority = withTLS ? try CertificateAuthority() : nil
         let broker = try authority?.broker() ?? MosquittoBroker()
@@ -69,7 +72,7 @@ struct PauseTests {
         other.onReceived = { _ in }
     }
 
-    @Test("A connection that ends while nothing is read does not keep the loop awake, and is found afterwards")
+    @Test("A connection that ends during a pause lets the loop sleep, and its end is reported after the pause")
     func hangUp() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop) { $0.keepAlive = 5 }
@@ -83,7 +86,7 @@ struct PauseTests {
         #expect([.connectionLost, .system(ECONNRESET)].contains(error.cause), "\(error)")
     }
 
-    @Test("A connection that ends while nothing is read is found by who writes")
+    @Test("A connection that ends during a pause is reported when the client publishes")
     func hangUpWhileWriting() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let party = try Party(broker, on: loop)
@@ -98,7 +101,7 @@ struct PauseTests {
         #expect(loop.turn())
     }
 
-    @Test("Who disconnects in a pause loses nothing that the broker holds")
+    @Test("A client that disconnects during a pause receives all publications of its session later")
     func disconnects() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())
         let (one, other) = (

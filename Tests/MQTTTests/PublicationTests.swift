@@ -27,7 +27,9 @@ struct PublicationTests {
         contentType: "application/json", expiry: 3600,
         userProperties: [UserProperty("object", "a b"), UserProperty("object", ""), UserProperty("", "ü")])
 
-    @Test("All of a publication arrives, with both qualities", arguments: [QualityOfService.atMostOnce, .atLeastOnce])
+    @Test(
+        "A publication arrives with all its properties, at both qualities of service",
+        arguments: [QualityOfService.atMostOnce, .atLeastOnce])
     func properties(quality: QualityOfService) throws {
         try other.subscribe(TopicFilter("bells/#"))
         var publication = Self.full
@@ -55,7 +57,7 @@ struct PublicationTests {
         #expect(other.received[2].subscriptions.isEmpty)
     }
 
-    @Test("Without properties there are none")
+    @Test("A publication without properties arrives without properties")
     func plain() throws {
         try other.subscribe(TopicFilter("#"))
         try one.publish(Publication(topic: "a", payload: []))
@@ -63,7 +65,7 @@ struct PublicationTests {
         #expect(other.received == [Publication(topic: "a", payload: [])])
     }
 
-    @Test("What others' programs publish, and read, is the same")
+    @Test("Publications are exchanged unchanged with mosquitto_pub and mosquitto_sub")
     func otherPrograms() throws {
         try other.subscribe(TopicFilter("bells/#"))
         try Command.run(
@@ -89,7 +91,7 @@ struct PublicationTests {
         #expect(try reader.nextLine() == "bells/ding 1 dong text/plain object:x")
     }
 
-    @Test("A thousand publications arrive in their order, and each is acknowledged once")
+    @Test("A thousand publications arrive in order, and each is acknowledged once")
     func order() throws {
         try other.subscribe(TopicFilter("bells/#"))
         let texts = (0..<1_000).map(String.init)
@@ -103,7 +105,7 @@ struct PublicationTests {
         #expect(loop.turn())
     }
 
-    @Test("What nobody subscribes to is acknowledged as that")
+    @Test("A publication without subscribers is acknowledged as noMatchingSubscribers")
     func nobody() throws {
         #expect(try one.publish("bells/ding") == .noMatchingSubscribers)
         #expect(!ReasonCode.noMatchingSubscribers.isFailure)
@@ -111,7 +113,7 @@ struct PublicationTests {
 
     // MARK: Values that the broker keeps
 
-    @Test("A value that is kept comes with a subscription, as it wants it")
+    @Test("A subscription gets the retained publication according to its retain handling")
     func retained() throws {
         try one.publish(Self.full)
         try one.publish("bells/other", "value", isRetained: true)
@@ -138,7 +140,7 @@ struct PublicationTests {
         #expect(try subscribe(.always) == [])
     }
 
-    @Test("Whether something was published to be kept is told where the subscription keeps the flag")
+    @Test("The retain flag of a live publication arrives only at a subscription that keeps the flag")
     func retainAsPublished() throws {
         try other.subscribe(TopicFilter("bells/+", keepsRetainFlag: true))
         try one.subscribe(TopicFilter("bells/+", excludesOwn: false, keepsRetainFlag: false))
@@ -149,7 +151,7 @@ struct PublicationTests {
         #expect(!one.received[0].isRetained)
     }
 
-    @Test("One's own publications come back only to whoever wants that")
+    @Test("A client receives its own publications only through a subscription that does not exclude them")
     func noLocal() throws {
         try one.subscribe(TopicFilter("bells/+"), TopicFilter("gongs/+", excludesOwn: false))
         try one.publish("bells/ding", "own")
@@ -159,7 +161,7 @@ struct PublicationTests {
         #expect(one.texts == ["other's", "end"])
     }
 
-    @Test("Filters with different options are answered together, in their order")
+    @Test("A subscription with several filters gets a single answer with the reason codes in order")
     func mixedFilters() throws {
         let reasons = try one.subscribe(
             TopicFilter("a", quality: .atMostOnce), TopicFilter("b", quality: .atLeastOnce),
@@ -168,7 +170,7 @@ struct PublicationTests {
         #expect(one.subscribed.count == 1)
     }
 
-    @Test("What the broker's list of rights does not allow is refused in words")
+    @Test("A publication that the broker's access list forbids is answered with notAuthorized")
     func notAuthorized() throws {
         let directory = try TemporaryDirectory()
         try directory.write("topic read bells/#\n", to: "acl")
@@ -183,7 +185,7 @@ struct PublicationTests {
 
     // MARK: What can't be sent
 
-    @Test("Texts and topics that MQTT does not take are errors, and nothing is sent of them")
+    @Test("Invalid topics and texts are errors, and no packet is sent for them")
     func invalid() throws {
         func cause(_ change: (inout Publication) -> Void) -> MQTTError.Cause? {
             var publication = Publication(topic: "bells/ding", payload: [])
@@ -216,7 +218,7 @@ struct PublicationTests {
         #expect(one.texts == ["end"])
     }
 
-    @Test("A packet may be as large as the broker takes, and not larger")
+    @Test("A packet may be as large as the broker's limit, exact to the byte")
     func packetSize() throws {
         try other.subscribe(TopicFilter("bells/#"))
         // A header of 4 bytes, the topic's length, the number, and no properties.
@@ -235,7 +237,7 @@ struct PublicationTests {
         #expect(one.client.isConnected && loop.turn())
     }
 
-    @Test("What is larger than a client takes does not reach it")
+    @Test("A publication larger than the client's packet limit does not reach the client")
     func ownPacketSize() throws {
         let small = try Party(broker, on: loop, "small") { $0.maximumPacketSize = 100 }
         try small.connect()
@@ -246,7 +248,7 @@ struct PublicationTests {
         #expect(small.texts == ["end"])
     }
 
-    @Test("Without a connection nothing is taken")
+    @Test("Publishing, subscribing and unsubscribing without a connection throw an error")
     func notConnected() throws {
         one.client.disconnect()
         #expect(throws: MQTTError(.notConnected)) {

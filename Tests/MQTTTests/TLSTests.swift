@@ -6,7 +6,7 @@ import CarillonTestSupport
 import Glibc
 import Testing
 
-@Suite("TLS", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)
+@Suite("TLS connections to a broker", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)
 struct TLSTests {
     private let authority: CertificateAuthority
     private let loop = Loop()
@@ -16,7 +16,7 @@ struct TLSTests {
     }
 
     @Test(
-        "A broker with a good certificate is trusted, by name and by address, again and again",
+        "A broker with a valid certificate is trusted by name and by address, also after reconnections",
         arguments: ["localhost", "127.0.0.1"])
     func trusted(host: String) throws {
         let broker = try authority.broker()
@@ -46,7 +46,7 @@ struct TLSTests {
         #expect(!party.wasToldInCall)
     }
 
-    @Test("An authority that is not trusted is refused, and it is said where those are that are")
+    @Test("A certificate of an untrusted authority is refused, and the error names the file of trusted authorities")
     func wrongAuthority() throws {
         let broker = try authority.broker()
         let other = try CertificateAuthority()
@@ -63,7 +63,7 @@ struct TLSTests {
         #expect(party.errors.isEmpty || party.errors == [error])
     }
 
-    @Test("The system's authorities do not vouch for it")
+    @Test("A broker whose certificate no authority of the system has signed is refused")
     func systemAuthorities() throws {
         let broker = try authority.broker()
         let party = try Party(broker, on: loop) { $0.tls = MQTTClient.TLS() }
@@ -86,7 +86,7 @@ struct TLSTests {
         #expect("\(error)" == "TLS failed: the certificate was issued for another host than localhost")
     }
 
-    @Test("A client certificate is given where the broker requires one, and refused from others")
+    @Test("A broker that requires client certificates accepts a trusted one, and refuses a missing or a forged one")
     func clientCertificate() throws {
         let broker = try authority.broker(["require_certificate true", "use_identity_as_username true"])
         let identity = try authority.certify("atlas")
@@ -112,7 +112,7 @@ struct TLSTests {
         }
     }
 
-    @Test("TLS is not spoken with who does not, and neither the other way")
+    @Test("A TLS client can't connect to a plain port, nor a plain client to a TLS port")
     func noTLS() throws {
         let broker = try MosquittoBroker()
         let party = try Party(broker, on: loop) { $0.use(authority) }
@@ -128,7 +128,9 @@ struct TLSTests {
         #expect(loop.turn())
     }
 
-    @Test("Who ends the connection in the middle of the handshake is found out", arguments: [FakeBroker.Answer.end])
+    @Test(
+        "A broker that ends the connection during the TLS handshake causes an error", arguments: [FakeBroker.Answer.end]
+    )
     func ends(answer: FakeBroker.Answer) throws {
         let broker = try FakeBroker(answer)
         let party = try Party(port: broker.port, on: loop) { $0.use(authority) }
@@ -137,7 +139,7 @@ struct TLSTests {
         #expect(loop.turn())
     }
 
-    @Test("Files that can't be used are named")
+    @Test("An error names the certificate or key file that is missing or invalid")
     func files() throws {
         func failure(_ tls: MQTTClient.TLS) throws -> MQTTError {
             try Party(port: 1, on: loop) { $0.tls = tls }.failure()

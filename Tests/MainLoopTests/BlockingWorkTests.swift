@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonMainLoop
 
 /// Work that may block, beside a loop.
-@Suite("E4: work that may block", .limited)
+@Suite("E4: blocking work beside a main loop", .limited)
 struct BlockingWorkTests {
     /// Something that does not return before it is told to.
     private final class Obstacle: Sendable {
@@ -21,7 +21,7 @@ struct BlockingWorkTests {
         var values: [Int?] = []
     }
 
-    @Test("Results come from the loop in the order of the work, which another thread did")
+    @Test("Work runs on another thread, and its results arrive from the loop in the order of the work")
     func order() throws {
         let context = MainContext()
         let work = BlockingWork(on: context, priority: .default, bound: 60_000)
@@ -40,7 +40,7 @@ struct BlockingWorkTests {
         #expect(work.isIdle && work.stuckCount == 0)
     }
 
-    @Test("Work that does not return is given up, and the rest goes on; its thread counts until it returns")
+    @Test("Work that does not return is given up, later work runs, and its thread counts as stuck until it returns")
     func stuck() throws {
         let context = MainContext()
         let work = BlockingWork(on: context, priority: .default, bound: 20)
@@ -63,7 +63,7 @@ struct BlockingWorkTests {
         #expect(results.values.prefix(2) == [nil, nil], "a result that comes too late is nobody's")
     }
 
-    @Test("While too many threads are stuck work is given up at once, and later not")
+    @Test("New work is given up while the maximum number of threads is stuck, and runs again afterwards")
     func allStuck() throws {
         let context = MainContext()
         let work = BlockingWork(on: context, priority: .default, bound: 10)
@@ -103,7 +103,7 @@ struct BlockingWorkTests {
         }
     }
 
-    @Test("Nothing is told to who is gone")
+    @Test("A released BlockingWork object delivers no results")
     func gone() {
         let context = MainContext()
         let results = Results()

@@ -24,12 +24,12 @@ struct CommandLineParserTests {
             flag: parser.value(flag), text: parser.value(text), list: parser.value(list), rest: rest)
     }
 
-    @Test("Nothing given: nothing set")
+    @Test("Without arguments all options have their defaults")
     func nothing() throws {
         #expect(try parse([]) == Parsed())
     }
 
-    @Test("What is declared can be asked for, in order, before anything is run")
+    @Test("The inquiry argument returns the declared options in order and ends the parse")
     func declarations() throws {
         let parser = CommandLineParser(program: "bell", usage: "[NAME ...]", summary: "Rings.", description: "Loudly.")
         _ = parser.flag("flag", short: "f", help: "A flag")
@@ -49,7 +49,7 @@ struct CommandLineParserTests {
         #expect(try other.parse(["a", CommandLineParser.declarationsRequest]) == ["a", ""], "it ends a text for C")
     }
 
-    @Test("Flags, texts and lists, long and short, before and behind arguments")
+    @Test("Flags, strings and lists are parsed in long and short form, before and behind arguments")
     func options() throws {
         #expect(try parse(["--flag"]).flag)
         #expect(try parse(["-f"]).flag)
@@ -70,14 +70,14 @@ struct CommandLineParserTests {
         #expect(try parse(["-"]).rest == ["-"])
     }
 
-    @Test("Texts of any language, whatever the locale of this process is")
+    @Test("Arguments in any script are parsed, independent of the locale of the process")
     func unicode() throws {
         let text = "Größe 🔔 e\u{301} \u{1B}"
         #expect(
             try parse(["--text", text, "-l", text, text]) == Parsed(text: text, list: [text], rest: [text]))
     }
 
-    @Test("A large number of arguments")
+    @Test("10,000 arguments, and 10,000 values of one list option, are parsed")
     func many() throws {
         let names = (0..<10_000).map { "name\($0)" }
         #expect(try parse(names).rest == names)
@@ -85,7 +85,7 @@ struct CommandLineParserTests {
     }
 
     @Test(
-        "An unknown option, a missing value or a value too many is a usage error that names the option",
+        "An unknown option, a missing value or a surplus value is a usage error that names the option",
         arguments: [
             (["--nonsense"], "--nonsense"), (["-x"], "-x"), (["--text"], "--text"), (["-t"], "-t"),
             (["one", "--list"], "--list"),
@@ -102,7 +102,7 @@ struct CommandLineParserTests {
     }
 
     @Test(
-        "Behind -- everything is an argument, -- itself too",
+        "All arguments behind -- are positional, including another --",
         arguments: [
             (["--"], []), (["--", "--flag"], ["--flag"]), (["one", "--", "--flag"], ["one", "--flag"]),
             (["one", "--", "two"], ["one", "two"]), (["--", "--"], ["--"]), (["one", "--", "--"], ["one", "--"]),
@@ -114,7 +114,7 @@ struct CommandLineParserTests {
     }
 
     @Test(
-        "stopsAtFirstArgument leaves everything from the first argument on alone",
+        "stopsAtFirstArgument leaves the first argument and all that follow unparsed",
         arguments: [
             ([], Parsed()), (["--flag"], Parsed(flag: true)), (["post", "--flag"], Parsed(rest: ["post", "--flag"])),
             (["--flag", "post", "--nonsense"], Parsed(flag: true, rest: ["post", "--nonsense"])),

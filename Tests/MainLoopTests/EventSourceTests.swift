@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Event sources", .limited)
 struct EventSourceTests {
-    @Test("A timer fires not before its time, and again as long as it is kept")
+    @Test("A timer fires no earlier than its interval, and repeats until its closure returns remove")
     func timer() throws {
         let context = MainContext()
         let start = ContinuousClock.now
@@ -24,7 +24,7 @@ struct EventSourceTests {
         withExtendedLifetime(timer) {}
     }
 
-    @Test("A timer of no time fires in the next turn")
+    @Test("A timer of zero milliseconds fires in the next iteration")
     func immediateTimer() {
         let context = MainContext()
         var count = 0
@@ -37,7 +37,7 @@ struct EventSourceTests {
         withExtendedLifetime(timer) {}
     }
 
-    @Test("A timer that fires once is over for its closure already")
+    @Test("A one-shot timer is no longer pending inside its closure")
     func once() {
         let context = MainContext()
         var timer: EventSource?
@@ -49,7 +49,7 @@ struct EventSourceTests {
         #expect(timer?.isPending == false)
     }
 
-    @Test("A timer that fires once can be dropped, or replaced by the next one, inside its closure")
+    @Test("A one-shot timer can be released or replaced inside its closure")
     func replacedInside() throws {
         final class Owner {
             let context = MainContext()
@@ -73,7 +73,7 @@ struct EventSourceTests {
         #expect(owner.timer == nil)
     }
 
-    @Test("A timer that fires once frees what its closure holds, also while it is held")
+    @Test("A one-shot timer frees its closure after it fired, even while the program keeps the timer")
     func onceFrees() {
         final class Mark {}
         let context = MainContext()
@@ -86,7 +86,7 @@ struct EventSourceTests {
         withExtendedLifetime(timer) {}
     }
 
-    @Test("Sources that are ready are dispatched by priority, an idle one only when nothing else is ready")
+    @Test("Ready sources are dispatched by priority, and idle sources only when no other source is ready")
     func priorities() throws {
         let context = MainContext()
         var order: [String] = []
@@ -107,7 +107,7 @@ struct EventSourceTests {
         withExtendedLifetime(sources) {}
     }
 
-    @Test("Sources of one priority are dispatched in the order in which they were made")
+    @Test("Sources of equal priority are dispatched in the order of their creation")
     func samePriority() {
         let context = MainContext()
         var order: [Int] = []
@@ -122,14 +122,14 @@ struct EventSourceTests {
         withExtendedLifetime(sources) {}
     }
 
-    @Test("The priorities are those of GLib")
+    @Test("The priorities high, default and idle have the numbers of GLib")
     func priorityValues() {
         #expect(EventSource.Priority.high.rawValue == -100)
         #expect(EventSource.Priority.default.rawValue == 0)
         #expect(EventSource.Priority.idle.rawValue == 200)
     }
 
-    @Test("keep calls again, remove does not")
+    @Test("A closure that returns keep is called again, and a closure that returns remove is not")
     func continuation() {
         let context = MainContext()
         var kept = 0
@@ -150,7 +150,7 @@ struct EventSourceTests {
         withExtendedLifetime(sources) {}
     }
 
-    @Test("Releasing a source removes it, and what its closure holds")
+    @Test("Releasing a source removes it from its context, and frees its closure")
     func release() {
         final class Mark {}
         let context = MainContext()
@@ -171,7 +171,7 @@ struct EventSourceTests {
         #expect(count == 1)
     }
 
-    @Test("remove frees what the closure holds, also while the source is held")
+    @Test("A closure that returns remove is freed, even while the program keeps the source")
     func removeFrees() {
         final class Mark {}
         let context = MainContext()
@@ -202,7 +202,7 @@ struct EventSourceTests {
         #expect(count == 1)
     }
 
-    @Test("A source can be made inside a closure, and comes in a later turn")
+    @Test("A source created inside a closure is dispatched in a later iteration")
     func addInside() {
         let context = MainContext()
         var inner: EventSource?
@@ -221,7 +221,7 @@ struct EventSourceTests {
         withExtendedLifetime((outer, inner)) {}
     }
 
-    @Test("Sources of one context are not dispatched by another")
+    @Test("A source is dispatched only by its own context")
     func contexts() {
         let (first, second) = (MainContext(), MainContext())
         var count = 0

@@ -9,7 +9,7 @@ import Testing
 /// says when it serves, and more with `--verbose`.
 @Suite("The log", .serialized, .limited)
 struct LogTests {
-    @Test("Warnings and notices go to standard error, with the level and our domain; details only on demand")
+    @Test("Notices appear in the log with level and domain, and debug messages only on request")
     func levels() throws {
         let bus = try PrivateBus()
         let quiet = try ServiceProcess(on: bus)
@@ -31,7 +31,7 @@ struct LogTests {
     }
 
     @Test(
-        "A message whose level is off is not made, nor its fields",
+        "A message whose log level is off is not evaluated, and neither are its fields",
         .enabled(if: ProcessInfo.processInfo.environment["G_MESSAGES_DEBUG"] == nil, "G_MESSAGES_DEBUG is set"))
     func lazy() {
         var made = 0
@@ -48,7 +48,7 @@ struct LogTests {
         #expect(made == 3)
     }
 
-    @Test("What repeats is logged the 1st, 2nd, 4th, 8th … time, also when it comes in heaps")
+    @Test("A repeated message is logged the 1st, 2nd, 4th, 8th … time, even if counts are added in bulk")
     func throttle() {
         var count: UInt64 = 0
         let logged = (0..<1_000).compactMap { _ in Log.throttle(&count) }
@@ -71,9 +71,9 @@ struct LogTests {
     }
 }
 
-@Suite("What may be logged for ever, of several", .limited)
+@Suite("Throttling of repeated messages of several subjects", .limited)
 struct ThrottleTests {
-    @Test("Each of a few is named with each doubling, and of many no more than that")
+    @Test("Each of a few subjects is logged at each doubling, and many subjects together no more often")
     func named() {
         var throttle = Log.Throttle<Int>()
         #expect(throttle.note(1) == 1 && throttle.note(1) == 2 && throttle.note(1) == nil)

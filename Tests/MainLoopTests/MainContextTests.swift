@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Main contexts and loops", .serialized, .limited)
 struct MainContextTests {
-    @Test("The thread that runs a context owns it, meanwhile")
+    @Test("A thread owns a context while it runs the context, and only then")
     func owner() {
         let context = MainContext()
         #expect(!context.isOwner)
@@ -22,7 +22,7 @@ struct MainContextTests {
         withExtendedLifetime(source) {}
     }
 
-    @Test("wakeUp from another thread ends a wait")
+    @Test("A call of wakeUp from another thread ends a blocking iteration")
     func wakeUp() async throws {
         let context = MainContext()
         let waits = Flag()
@@ -38,12 +38,12 @@ struct MainContextTests {
         try await onOwnThread(within: .event) { _ = context.iterate(mayBlock: true) }
     }
 
-    @Test("iterate without leave to wait returns at once, and tells that nothing was dispatched")
+    @Test("A non-blocking iteration returns false at once if no source is ready")
     func empty() {
         #expect(!MainContext().iterate(mayBlock: false))
     }
 
-    @Test("A loop runs until it is told to quit, from inside or from another thread")
+    @Test("A loop runs until quit is called, inside it or on another thread")
     func loop() throws {
         let context = MainContext()
         let loop = EventLoop(context: context)
@@ -73,7 +73,7 @@ struct MainContextTests {
         withExtendedLifetime(mark) {}
     }
 
-    @Test("A context with only a timer that is far away sleeps: it does not turn")
+    @Test("A context whose only source is a distant timer sleeps without iterating")
     func noSpinning() {
         let context = MainContext()
         var isOver = false
@@ -92,7 +92,7 @@ struct MainContextTests {
     }
 
     /// SIGUSR1 belongs to this test alone: GLib's handler is the process's.
-    @Test("A Unix signal runs the closure on the loop's thread, not in the signal handler")
+    @Test("The closure of a Unix signal source runs on the loop's thread, not in the signal handler")
     func unixSignal() throws {
         let context = MainContext()
         var count = 0

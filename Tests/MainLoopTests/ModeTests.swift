@@ -20,7 +20,8 @@ struct ModeTests {
         SignalledSource(on: context, priority: .default, modes: modes) { probe.runs.add(1, ordering: .relaxed) }
     }
 
-    @Test("M1: default, modal panel, event tracking are common, other modes are not until they are added")
+    @Test(
+        "M1: default, modal panel and event tracking are common modes, and other modes become common by addCommonMode")
     func common() {
         #expect(context.currentMode == .default)
         #expect(context.commonModes == [.default, .modalPanel, .eventTracking])
@@ -43,7 +44,7 @@ struct ModeTests {
         #expect(MainContext().commonModes.count == 3)
     }
 
-    @Test("M2: a source that does some work has the number of the current mode")
+    @Test("M2: a source for a kind of work has the priority of the current mode")
     func followsMode() {
         let order = Locked<[String]>([])
         let kind = SignalledSource(on: context, for: .ordinary) { order.withLock { $0.append("ordinary") } }
@@ -61,7 +62,7 @@ struct ModeTests {
         #expect(order.withLock { $0 } == ["between", "ordinary", "ordinary", "between"])
     }
 
-    @Test("M3: modes form a stack; a stretch may end before one that began later")
+    @Test("M3: modes form a stack from which a lower mode may be popped first")
     func stack() {
         context.pushMode(.modalPanel)
         context.pushMode("own")
@@ -77,7 +78,7 @@ struct ModeTests {
         #expect(context.currentMode == .modalPanel)
     }
 
-    @Test("M3: the mode belongs to the GMainContext, not to the object that stands for it")
+    @Test("M3: the mode stack belongs to the GMainContext, and all objects for that context share it")
     func sharedState() {
         context.asThreadDefault {
             MainContext.current.pushMode("own")
@@ -86,7 +87,7 @@ struct ModeTests {
         #expect(context.currentMode == "own")
     }
 
-    @Test("M3: what is not for the mode waits, without a turn of the loop, and runs once when its mode is entered")
+    @Test("M3: a signalled source of another mode waits without an iteration, and runs once when its mode is entered")
     func waits() throws {
         let (own, others) = (Probe(), Probe())
         let gated = source(["own"], own)
@@ -103,7 +104,7 @@ struct ModeTests {
         #expect(context.currentMode == .default)
     }
 
-    @Test("M3: a loop with a source that is held back sleeps")
+    @Test("M3: the loop sleeps while the only signalled source waits for its mode")
     func sleeps() {
         let probe = Probe()
         let gated = source(["own"], probe)
@@ -123,7 +124,7 @@ struct ModeTests {
         withExtendedLifetime(timer) {}
     }
 
-    @Test("M3: a mode that another thread enters wakes the loop")
+    @Test("M3: a mode that another thread pushes wakes the loop")
     func fromAnotherThread() async throws {
         let probe = Probe()
         let gated = source(["own"], probe)
@@ -140,7 +141,7 @@ struct ModeTests {
         try await entering
     }
 
-    @Test("M3: a source of the same priority that enters a mode holds up the one that is due with it")
+    @Test("M3: a source that pushes a mode delays sources of other modes that are ready in the same iteration")
     func enteredInIteration() {
         let probe = Probe()
         let first = SignalledSource(on: context, priority: .default) { [context] in context.pushMode("own") }
@@ -154,7 +155,7 @@ struct ModeTests {
         #expect(probe.count == 1)
     }
 
-    @Test("M3: others' sources of any priority get their turn before one that signals itself again after others")
+    @Test("M3: a source that calls signalAfterOthers lets other sources of any priority run first")
     func afterOthers() {
         // A clock that stands: no rest ends before the others had their turn because the machine was busy.
         let context = MainContext(cycleClock: { 0 })
@@ -177,7 +178,7 @@ struct ModeTests {
         withExtendedLifetime(last) {}
     }
 
-    @Test("M3: run(mode:until:) for a time ends in time, and nested runs keep their modes")
+    @Test("M3: run(mode:until:) returns at its deadline, and nested runs have their own modes")
     func runs() {
         let before = ContinuousClock.now
         context.run(mode: "own", until: before + .milliseconds(20))
@@ -195,7 +196,7 @@ struct ModeTests {
         #expect(modes.withLock { $0 } == [.eventTracking, .modalPanel])
     }
 
-    @Test("M2: when the mode changes again while the last change is told, priorities are those of the newest")
+    @Test("M2: a mode change during the announcement of another change leaves the priorities of the newest mode")
     func changeInChange() {
         /// It enters a mode of its own as soon as another one is entered, before or after the sources are told of that.
         final class Follower: ContextState.ModeFollower {
@@ -223,7 +224,7 @@ struct ModeTests {
         context.state.remove(follower)
     }
 
-    @Test("A source outlives its context; signals are then nothing")
+    @Test("A source may outlive its context, and its signals then have no effect")
     func contextEnds() {
         let probe = Probe()
         var context: MainContext? = MainContext()
@@ -234,7 +235,7 @@ struct ModeTests {
         #expect(probe.count == 0)
     }
 
-    @Test("The context of a thread: what it pushed, what is dispatching, or its own")
+    @Test("The current context is the pushed context, the dispatching context, or the thread's own")
     func current() async throws {
         try await onOwnThread {
             let own = MainContext.current

@@ -61,7 +61,7 @@ struct PolledSourceTests {
         }
     }
 
-    @Test("It is dispatched when its descriptor is readable, as long as it is")
+    @Test("A source is dispatched as long as its descriptor is readable")
     func readable() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         let reader = Reader(context, pipe.reading)
@@ -77,7 +77,7 @@ struct PolledSourceTests {
         #expect(reader.dispatches == 2)
     }
 
-    @Test("It is dispatched when its descriptor is writable, if it waits for that")
+    @Test("A source that waits for writability is dispatched when its descriptor is writable")
     func writable() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         let reader = Reader(context, pipe.writing, waitingFor: .writable)
@@ -85,7 +85,7 @@ struct PolledSourceTests {
         #expect(reader.occurred == [.writable])
     }
 
-    @Test("Work of its own dispatches it without a descriptor")
+    @Test("Pending work of the delegate dispatches a source whose descriptor is not ready")
     func pendingWork() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         let reader = Reader(context, pipe.reading)
@@ -96,7 +96,7 @@ struct PolledSourceTests {
         #expect(reader.occurred == [[], [], []])
     }
 
-    @Test("The other end going away is a hang-up")
+    @Test("The closing of the other end of a pipe is reported as a hang-up")
     func hangUp() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         let reader = Reader(context, pipe.reading, waitingFor: [.readable, .hangUp])
@@ -115,7 +115,7 @@ struct PolledSourceTests {
         #expect(reader.dispatches == count)
     }
 
-    @Test("Several descriptors of one source are told apart")
+    @Test("The conditions of several descriptors of one source are reported separately")
     func several() throws {
         let (context, first, second) = (MainContext(), try Pipe(), try Pipe())
         let reader = Reader(context, first.reading)
@@ -129,7 +129,7 @@ struct PolledSourceTests {
         #expect(seen.count == 1 && seen[0].0 == [] && seen[0].1 == .readable)
     }
 
-    @Test("A tag can be removed while dispatching, and added again")
+    @Test("A descriptor can be removed during dispatch, and added again")
     func removeTagInside() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         let reader = Reader(context, pipe.reading)
@@ -146,7 +146,7 @@ struct PolledSourceTests {
         #expect(reader.dispatches == 2)
     }
 
-    @Test("A loop inside of it neither dispatches it nor spins, and it goes on behind that")
+    @Test("A nested loop neither dispatches its outer source nor spins, and dispatch continues afterwards")
     func loopInside() throws {
         let (context, pipe, another) = (MainContext(), try Pipe(), try Pipe())
         let reader = Reader(context, pipe.reading)
@@ -172,7 +172,7 @@ struct PolledSourceTests {
         #expect(reader.source!.occurred(on: added!) == .readable)
     }
 
-    @Test("The source, and its owner, can go away while dispatching")
+    @Test("A source and its delegate can be released during dispatch")
     func releaseInside() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         var reader: Reader? = Reader(context, pipe.reading)
@@ -188,7 +188,7 @@ struct PolledSourceTests {
         #expect(watched == nil)
     }
 
-    @Test("The source does not keep its owner alive, and without one does nothing")
+    @Test("A source does not keep its delegate alive, and does no work without it")
     func weakDelegate() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         var reader: Reader? = Reader(context, pipe.reading)
@@ -204,7 +204,7 @@ struct PolledSourceTests {
         #expect(!context.iterate(mayBlock: false))
     }
 
-    @Test("It keeps its priority among other sources")
+    @Test("A source is dispatched by its priority among other sources")
     func priority() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         var order: [String] = []

@@ -12,7 +12,7 @@ struct PriorityTableTests {
         EventSource.Priority.of(work, in: mode).rawValue
     }
 
-    @Test("The documented table has a row for all work, with its numbers and a reason")
+    @Test("The documented table has a row with numbers and a reason for every kind of work")
     func documented() throws {
         struct Row: Equatable {
             let work: String
@@ -43,7 +43,7 @@ struct PriorityTableTests {
         return rest.isEmpty ? .max : Int32(rest).map { Int32.max + $0 }
     }
 
-    @Test("M2: event tracking before modal panel before default, for all work")
+    @Test("M2: event tracking has precedence over modal panel, and modal panel over default, for every kind of work")
     func modes() {
         for work in LoopWork.allCases {
             let numbers = Self.modes.map { number(work, $0) }
@@ -54,7 +54,7 @@ struct PriorityTableTests {
         }
     }
 
-    @Test("M2: asap before what arrives before when idle, in every mode")
+    @Test("M2: asap work has precedence over deliveries, and deliveries over when-idle work, in every mode")
     func inAProgram() {
         for mode in Self.modes + ["own"] {
             #expect(number(.asap, mode) < number(.ordinary, mode) && number(.ordinary, mode) < number(.whenIdle, mode))
@@ -65,7 +65,7 @@ struct PriorityTableTests {
         #expect(number(.whenIdle, .eventTracking) > 300)
     }
 
-    @Test("M6: control before immediate before event tracking before modal panel before default before when idle")
+    @Test("M6: the service's order is control, immediate, event tracking, modal panel, default, when idle")
     func inTheService() {
         let numbers =
             [number(.control), number(.immediate)] + Self.modes.map { number(.delivery, $0) }
@@ -76,7 +76,7 @@ struct PriorityTableTests {
         #expect(EventSource.Priority.of(.queuedWhenIdle) == .idle)
     }
 
-    @Test("M6, Q7: reading stands behind what is urgent and before what is not; asap is not starved by it")
+    @Test("M6, Q7: reading comes after modal panel and before default deliveries, and asap posts have its priority")
     func reading() {
         #expect(number(.delivery, .modalPanel) < number(.reading))
         #expect(number(.reading) < number(.delivery))

@@ -6,7 +6,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("A lock that several threads hold while they look", .limited)
+@Suite("A lock with shared readers", .limited)
 struct ReadLockedTests {
     /// What the threads of a test share.
     private final class Shared: Sendable {
@@ -31,7 +31,7 @@ struct ReadLockedTests {
         }
     }
 
-    @Test("Nobody looks at a value that is being changed, and no change is lost")
+    @Test("Readers never see a partial change, and no change is lost")
     func exclusive() async throws {
         let shared = Shared()
         try await onThreads(6) { thread in
@@ -50,7 +50,7 @@ struct ReadLockedTests {
         #expect(torn == 0 && left == 31_200)
     }
 
-    @Test("Threads that look at it do so at the same time")
+    @Test("Several readers hold the lock at once")
     func together() async throws {
         let shared = Shared()
         // Several, as two may have the same of the few locks.

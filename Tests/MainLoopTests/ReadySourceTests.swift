@@ -5,9 +5,9 @@ import CarillonTestSupport
 import Glibc
 import Testing
 
-@Suite("Sources that run when a condition holds", .limited)
+@Suite("Sources with a readiness condition", .limited)
 struct ReadySourceTests {
-    @Test("It runs while its condition holds, once in a turn, and not before its urgent neighbor has had its turn")
+    @Test("A source runs once per iteration while its condition holds, after more urgent sources")
     func turns() {
         let context = MainContext()
         var (left, order) = (2, [String]())
@@ -36,7 +36,7 @@ struct ReadySourceTests {
         func dispatch() { action() }
     }
 
-    @Test("It does not run when an urgent neighbor has changed what it waited for")
+    @Test("A source does not run if a more urgent source has just ended its condition")
     func changed() {
         let context = MainContext()
         var ends: [Int32] = [0, 0]

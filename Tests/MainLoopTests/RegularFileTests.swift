@@ -6,7 +6,7 @@ import Foundation
 import Testing
 
 /// What is read as a file is one, of this user, and no larger than it may be.
-@Suite("E1, E2: files", .limited)
+@Suite("E1, E2: access to regular files", .limited)
 struct RegularFileTests {
     /// Something that is no file, and how it is made.
     struct Obstacle: Sendable, CustomTestStringConvertible {
@@ -35,7 +35,7 @@ struct RegularFileTests {
         },
     ]
 
-    @Test("What is no regular file is refused at once, whoever is at its other end", arguments: obstacles)
+    @Test("Pipes, directories, devices and sockets are refused at once, even through a link", arguments: obstacles)
     func noFile(_ obstacle: Obstacle) throws {
         let directory = try TemporaryDirectory()
         let path = directory.path + "/file"
@@ -46,7 +46,7 @@ struct RegularFileTests {
         #expect(throws: KeyFile.Fault.self) { try KeyFile(path: path) }
     }
 
-    @Test("What is new takes the place of all but a directory, and follows no link")
+    @Test("A new log replaces an existing pipe, link or socket, and follows no link")
     func new() throws {
         for obstacle in Self.obstacles where obstacle.testDescription != "a directory" {
             let directory = try TemporaryDirectory()
@@ -59,7 +59,7 @@ struct RegularFileTests {
         }
     }
 
-    @Test("A link is followed to a configuration, and refused where state is kept")
+    @Test("Configuration files may be links, and state files may not")
     func links() throws {
         let directory = try TemporaryDirectory()
         try directory.write("text", to: "file")
@@ -72,7 +72,7 @@ struct RegularFileTests {
         #expect(try RegularFile.contents(of: directory.path + "/file/none", atMost: 100) == nil)
     }
 
-    @Test("A larger file is refused, whatever its size says")
+    @Test("A file larger than the limit is refused, even a sparse one")
     func size() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path + "/file"
@@ -84,7 +84,7 @@ struct RegularFileTests {
         #expect(throws: FileError.self) { try RegularFile.contents(of: path, atMost: 1 << 20) }
     }
 
-    @Test("Only one process has a lock, and a file whose place was taken knows it")
+    @Test("A locked file can't be locked again, and a file object detects its replacement and its removal")
     func lock() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path + "/file"
@@ -113,7 +113,7 @@ struct KeyFileTests {
         #expect(throws: KeyFile.Fault.self) { try read(text) }
     }
 
-    @Test("Groups, keys, values and comments, as GKeyFile has them")
+    @Test("Groups, keys, values and comments are parsed as by GKeyFile")
     func format() throws {
         let file = try read(
             """
@@ -140,7 +140,7 @@ struct KeyFileTests {
     }
 
     @Test(
-        "A fault has its line",
+        "A fault in a key file has its line number",
         arguments: [
             ("[A]\nrubbish\n", 2), ("key=1\n[A]", 1), ("\n\n[A\nk=1", 3), ("[]", 1), ("[A]\n=1", 2), ("[A]b]\n", 1),
             ("[A]\nk=1\n# c\nrest", 4),
@@ -149,7 +149,7 @@ struct KeyFileTests {
         #expect(fault(text)?.line == line)
     }
 
-    @Test("A line that is no text is a fault of that line; a comment may be anything")
+    @Test("Invalid UTF-8 or a zero byte is a fault of its line, and any bytes are allowed in a comment")
     func noText() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path + "/file"
@@ -164,7 +164,7 @@ struct KeyFileTests {
         #expect(try KeyFile(path: path)?.entries.map(\.key) == ["k"])
     }
 
-    @Test("A file of any contents is read in time in proportion to its size, up to a mebibyte")
+    @Test("A key file of up to 1 MiB is read in linear time for any contents")
     func cost() async throws {
         let size = KeyFile.maxBytes
         let texts = [

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Signalled sources", .limited)
 struct SignalledSourceTests {
-    @Test("Signals of one batch run the action once, on the thread that runs the context")
+    @Test("Several signals before an iteration run the action once, on the thread that runs the context")
     func batch() async throws {
         let context = MainContext()
         let runs = Locked<[Bool]>([])
@@ -21,7 +21,7 @@ struct SignalledSourceTests {
         #expect(runs.withLock { $0 } == [true])
     }
 
-    @Test("A signal from another thread ends a poll that waits for nothing else")
+    @Test("A signal from another thread ends a blocking poll")
     func wakes() async throws {
         let context = MainContext()
         let hasRun = Atomic(false)
@@ -40,7 +40,7 @@ struct SignalledSourceTests {
         try await signaller
     }
 
-    @Test("A signal that comes while the action runs asks for another run, also in a nested loop")
+    @Test("A signal during the action causes another run, also in a nested loop")
     func nested() {
         let context = MainContext()
         let depth = Locked(0)
@@ -61,7 +61,7 @@ struct SignalledSourceTests {
         holder.withLock { $0 = nil }
     }
 
-    @Test("A signal whose source is gone runs nothing")
+    @Test("A signal to a source that is released before the iteration runs no action")
     func gone() {
         let context = MainContext()
         let runs = Atomic(0)
@@ -75,7 +75,7 @@ struct SignalledSourceTests {
     }
 
     @Test(
-        "M3: whoever rests gets its next turn, also when time ends the one before while the loop asks its sources",
+        "M3: a source that rests runs in the next iteration, even if the loop's time ends while it checks sources",
         arguments: 1...6)
     func timePassesWhileAsking(reading: Int) throws {
         // The clock goes on when it has been read so often since the rest began.

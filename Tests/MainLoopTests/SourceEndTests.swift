@@ -12,7 +12,7 @@ import Testing
     import Musl
 #endif
 
-@Suite("The end of sources", .limited)
+@Suite("The end of sources and contexts", .limited)
 struct SourceEndTests {
     /// Two threads begin something at about the same moment, again and again.
     private final class Start: Sendable {
@@ -30,7 +30,7 @@ struct SourceEndTests {
 
     /// GLib has no lock for this (GNOME/glib#803): a source that is released just then locks what has been freed, and
     /// waits for ever, or writes into memory of others.
-    @Test("A source and its context may end at the same time, on two threads", arguments: [nil, LoopWork.ordinary])
+    @Test("A source and its context may end at the same time on two threads", arguments: [nil, LoopWork.ordinary])
     func endsWithContext(work: LoopWork?) async throws {
         let start = Start()
         let shared = Locked<MainContext?>(nil)
@@ -71,7 +71,7 @@ struct SourceEndTests {
         try await contexts
     }
 
-    @Test("GLib complains of nothing meanwhile, as it would of a context that is woken while it ends")
+    @Test("GLib logs no critical message while a source and its context end at the same time")
     func withoutComplaint() async {
         await #expect(processExitsWith: .success) {
             g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL)
@@ -81,7 +81,7 @@ struct SourceEndTests {
     }
 
     @Test(
-        "A source ends on another thread while only GLib holds its context: its action is not called any more",
+        "The action of a source that ended on another thread is not called, even if only GLib holds its context",
         arguments: [nil, LoopWork.ordinary], [false, true])
     func endsWhileOthersHold(work: LoopWork?, isAnotherAlwaysReady: Bool) async throws {
         final class Mark: Sendable {}
@@ -164,7 +164,7 @@ struct SourceEndTests {
         }
     }
 
-    @Test("What a source owns ends with no lock held", arguments: [nil, LoopWork.ordinary])
+    @Test("The objects held by a source's action are freed without a lock held", arguments: [nil, LoopWork.ordinary])
     func endOfOwned(work: LoopWork?) throws {
         let context = MainContext()
         let ends = Doorbell()

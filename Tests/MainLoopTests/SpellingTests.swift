@@ -3,12 +3,12 @@ import CarillonMainLoop
 import CarillonTestLimits
 import Testing
 
-@Suite("The word that was meant", .limited)
+@Suite("Spelling suggestions", .limited)
 struct SpellingTests {
     private static let words = ["post", "observe", "observers", "monitor", "status", "top"]
 
     @Test(
-        "It is the closest one, unless none is close",
+        "The suggestion for a misspelled word is the closest word, or none if no word is close",
         arguments: [
             ("pots", "post"), ("Post", "post"), ("obsrve", "observe"), ("oberservers", "observers"), ("stat", "status"),
             ("moniter", "monitor"), ("tip", "top"), ("to", "top"), ("ring", nil), ("", nil), ("statistics", nil),
@@ -18,7 +18,7 @@ struct SpellingTests {
         #expect(Spelling.closest(to: word, among: Self.words) == expected)
     }
 
-    @Test("A word of the list is not meant by itself, and nothing is meant without a list")
+    @Test("An exact match or an empty list gives no suggestion")
     func edges() {
         #expect(Spelling.closest(to: "post", among: ["post"]) == nil)
         #expect(Spelling.closest(to: "post", among: []) == nil)

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Who pays for what clients make the center hold.
-@Suite("E4: accounting", .limited)
+@Suite("E4: accounting of shared limits", .limited)
 struct AccountingTests {
     /// A client that was sent all that may be sent it without an answer, and answers nothing.
     private func stoppedClient(_ center: Scenario, _ client: ClientName, of process: UInt32, _ name: String) throws {
@@ -16,7 +16,7 @@ struct AccountingTests {
         try center.remove(filler, of: client)
     }
 
-    @Test("E4: the process that holds most pays, in however many connections it comes")
+    @Test("E4: the process that holds most loses notifications first, even if it has many connections")
     func manyConnectionsOfOneProcess() throws {
         let center = Scenario([.queuedBytes: 100_000])
         try center.observe(one, "mine", "", .hold)
@@ -40,7 +40,7 @@ struct AccountingTests {
         #expect(center.losses(one) == [])
     }
 
-    @Test("E4: what a connection holds moves to its process when that becomes known")
+    @Test("E4: the usage of a connection moves to its process as soon as the process is known")
     func lateIdentification() throws {
         let center = Scenario([.queuedBytes: 60_000])
         for hog in [two, three] {
@@ -61,7 +61,7 @@ struct AccountingTests {
         #expect(center.status(three)?.dropped == 0)
     }
 
-    @Test("E4: one process gets no more than its share of what can't be taken back, and others always find some left")
+    @Test("E4: a process gets at most 7/8 of the observers that the others do not use")
     func shares() throws {
         let center = Scenario([.observers: 160, .observersPerClient: 100])
         func register(_ client: ClientName, of process: UInt32) -> (count: Int, error: CenterError?) {
@@ -91,7 +91,7 @@ struct AccountingTests {
         #expect(register(client(5), of: 4).count > 30)
     }
 
-    @Test("E4: connections have shares as well")
+    @Test("E4: a process gets at most its share of the limit of clients")
     func sharesOfConnections() throws {
         let center = Scenario([.clients: 64])
         var refused = 0
@@ -110,7 +110,7 @@ struct AccountingTests {
         }
     }
 
-    @Test("E4: what takes the place of something as large is accepted, however little is left to others")
+    @Test("E4: a coalescing post no larger than the post it replaces is accepted even beyond the share")
     func replacingOverTheShare() throws {
         let center = Scenario([.queuedPostBytes: 100_000])
         func replace(bytes: Int) throws {
@@ -124,7 +124,7 @@ struct AccountingTests {
         try replace(bytes: 999)
     }
 
-    @Test("E1, E4: limits in bytes hold to the byte, also for somebody's first")
+    @Test("E1, E4: limits in bytes are exact to the byte, also for the first registration or post")
     func exactBytes() throws {
         for (limit, isAccepted) in [(513, true), (512, false)] as [(UInt64, Bool)] {
             let center = Scenario([.observerBytesPerClient: limit])
@@ -140,7 +140,7 @@ struct AccountingTests {
         }
     }
 
-    @Test("E4: a registration counts its texts")
+    @Test("E4: the names and objects of registrations count against the limits of observer bytes")
     func textsOfRegistrations() throws {
         let center = Scenario([.observerBytesPerClient: 10_000])
         let name = String(repeating: "n", count: 1000)
@@ -160,7 +160,7 @@ struct AccountingTests {
         }
     }
 
-    @Test("E4: what waits counts the lists of its observers, and gives them back")
+    @Test("E4: a held notification counts its lists of observers until they are removed")
     func listsOfObservers() throws {
         let center = Scenario()
         let observers = try (1...100).map { _ in try center.observe(one, "A", "", .hold) }
@@ -179,7 +179,7 @@ struct AccountingTests {
         #expect(withLists == center.statistics.queuedBytes - before + 1600)
     }
 
-    @Test("E4: posts that wait are paid for until they are posted, also when their poster left")
+    @Test("E4: queued posts are charged until they are posted, even if their poster has left")
     func postsOfThoseWhoLeft() throws {
         let center = Scenario()
         try center.observe(one, "other")
@@ -195,7 +195,7 @@ struct AccountingTests {
         #expect(center.statistics.queuedPostBytes == 0)
     }
 
-    @Test("E4: one process can't fill the room for posts that wait")
+    @Test("E4: a process can't use all of the limit for queued posts")
     func sharesOfPosts() throws {
         let center = Scenario([.queuedPostBytes: 100_000])
         func fill(from poster: ClientName) -> Int {
@@ -209,7 +209,7 @@ struct AccountingTests {
         #expect(fill(from: two) > 0)
     }
 
-    @Test("E4: a registration costs the bytes of its texts, and any costs none")
+    @Test("E4: a registration costs the bytes of its name and object, and an absent name or object costs none")
     func registrations() throws {
         func cost(_ name: String, _ object: String) throws -> UInt64 {
             let center = Scenario()
@@ -222,7 +222,7 @@ struct AccountingTests {
         #expect(try cost("A", "") == any + 1 && cost("", "Ä") == any + 2 && cost("ABC", "DE") == any + 5)
     }
 
-    @Test("E4, R4: the value of who has left is its process's", arguments: [false, true])
+    @Test("E4, R4: a retained at-exit post is charged to the process of its poster", arguments: [false, true])
     func valueAtExit(isReplaced: Bool) throws {
         let center = Scenario()
         center.identify(one, as: 1)
@@ -236,7 +236,7 @@ struct AccountingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4, R4: the values of who has left stay within the share of its process")
+    @Test("E4, R4: retained at-exit posts stay within the share of their poster's process")
     func valuesAtExit() throws {
         let center = Scenario([.retained: 64])
         center.identify(one, as: 1)
@@ -265,7 +265,9 @@ struct AccountingTests {
         case nextProcessOfRewrittenLog
     }
 
-    @Test("E4, R4, E5: the number of values of each client holds for who has left", arguments: Succession.allCases)
+    @Test(
+        "E4, R4, E5: the limit of values per client applies to the at-exit posts of a poster that has left",
+        arguments: Succession.allCases)
     func limitAtExit(succession: Succession) throws {
         let center = Scenario([.retainedPerClient: 2])
         center.center.remembersChanges = true

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// How the activity of applications becomes suspension.
-@Suite("Activity", .limited)
+@Suite("Suspension by activity", .limited)
 struct ActivityTests {
     let center = Scenario()
 
@@ -13,7 +13,7 @@ struct ActivityTests {
         #expect(center.status(client)?.cause == cause)
     }
 
-    @Test("A1: an application that is inactive for a moment is suspended, and told so with its cause")
+    @Test("A1: an application that stays inactive for 250 ms is suspended, and informed of the cause")
     func suspends() throws {
         try center.observe(one)
         center.tell(.active, of: one)
@@ -28,7 +28,7 @@ struct ActivityTests {
         expectStatus(true, .activity)
     }
 
-    @Test("A1: it is resumed at once, and gets what was held before anything newer")
+    @Test("A1: an application that becomes active is resumed at once, and receives held notifications first")
     func resumes() throws {
         let observer = try center.observe(one, "A", "", .hold)
         center.deactivate(one)
@@ -45,7 +45,7 @@ struct ActivityTests {
     }
 
     @Test(
-        "A1, S1: each of the four behaviors holds for a client that activity suspends",
+        "A1, S1: each of the four suspension behaviors applies to a client that activity suspends",
         arguments: [
             (SuspensionBehavior.drop, [] as [String], [] as [String]), (.coalesce, [], ["2"]), (.hold, [], ["1", "2"]),
             (.deliverImmediately, ["1", "2"], []),
@@ -62,7 +62,7 @@ struct ActivityTests {
         #expect(center.received(one).map { "\($0.tag)" } == after)
     }
 
-    @Test("A1: a moment of inactivity that ends early suspends nobody, and nothing is said")
+    @Test("A1: an inactivity that ends before its timer causes neither a suspension nor a signal")
     func tooShort() throws {
         try center.observe(one, "A", "", .hold)
         center.tell(.active, of: one)
@@ -78,7 +78,7 @@ struct ActivityTests {
     }
 
     @Test(
-        "S5: a timer that ends late does not suspend a client that was active since, nor one that is in its next moment"
+        "S5: a late inactivity timer does not suspend a client that was active since, or whose newer timer runs"
     )
     func lateTimer() throws {
         try center.observe(one)
@@ -95,7 +95,7 @@ struct ActivityTests {
         expectStatus(false, .activity)
     }
 
-    @Test("S5: a timer of a client that left does not suspend its namesake")
+    @Test("S5: an inactivity timer of a client that left does not suspend a new client with its bus name")
     func timerOfAnother() throws {
         try center.observe(one)
         center.tell(.inactive, of: one)
@@ -107,7 +107,7 @@ struct ActivityTests {
         expectStatus(false, .none)
     }
 
-    @Test("A1: the same said twice is said once")
+    @Test("A1: a repeated activity report starts no second timer and sends no second signal")
     func repeated() throws {
         try center.observe(one)
         center.deactivate(one)
@@ -116,7 +116,7 @@ struct ActivityTests {
         #expect(center.happened(one) == [.suspensionChanged(true, .activity)])
     }
 
-    @Test("A2: unknown counts as active, whatever was before", arguments: [Activity.active, .inactive])
+    @Test("A2: an unknown activity resumes a client as if it were active", arguments: [Activity.active, .inactive])
     func unknown(before: Activity) throws {
         let observer = try center.observe(one, "A", "", .hold)
         center.tell(before, of: one)
@@ -127,7 +127,7 @@ struct ActivityTests {
         #expect(center.received(one).map(\.observers) == [[observer]])
     }
 
-    @Test("A2: the client's explicit word overrides activity, both ways, and is not undone by it")
+    @Test("A2: an explicit suspension or resumption overrides activity, and later activity does not undo it")
     func explicitWord() throws {
         try center.observe(one)
         center.deactivate(one)
@@ -141,7 +141,7 @@ struct ActivityTests {
         expectStatus(true, .explicit)
     }
 
-    @Test("A2: FollowActivity hands back: what is known of the activity counts at once")
+    @Test("A2: after FollowActivity the known activity decides the suspension at once")
     func handedBack() throws {
         try center.observe(one, "A", "", .hold)
         try center.resume(one)
@@ -158,7 +158,7 @@ struct ActivityTests {
         #expect(center.names(one) == ["A"])
     }
 
-    @Test("A2: one observer with automatic-suspension false keeps its whole client from being suspended")
+    @Test("A2: an observer with automatic-suspension false prevents the automatic suspension of its client")
     func refusedByAnObserver() throws {
         try center.observe(one, "A", "", .hold)
         let refusing = try center.observe(one, "B", automatic: false)
@@ -181,7 +181,7 @@ struct ActivityTests {
         expectStatus(true, .activity)
     }
 
-    @Test("A2: two that refuse are two: one of them is enough, and both have to go")
+    @Test("A2: a client with two observers that refuse suspension is suspended only after both are removed")
     func refusedTwice() throws {
         let first = try center.observe(one, automatic: false)
         let second = try center.observe(one, automatic: false)
@@ -192,14 +192,14 @@ struct ActivityTests {
         expectStatus(true, .activity)
     }
 
-    @Test("A2: an observer that refuses does not refuse the client's own word")
+    @Test("A2: an observer that refuses automatic suspension does not prevent an explicit one")
     func refusalAndWord() throws {
         try center.observe(one, automatic: false)
         try center.suspend(one)
         expectStatus(true, .explicit)
     }
 
-    @Test("A2: the configuration turns it off for everybody, at once, and on again")
+    @Test("A2: the configuration disables and enables automatic suspension for all clients at once")
     func configured() throws {
         try center.observe(one, "A", "", .hold)
         try center.observe(two)
@@ -218,7 +218,7 @@ struct ActivityTests {
         expectStatus(true, .activity, three)
     }
 
-    @Test("A1: activity of a client that is not known is nothing")
+    @Test("A1: activity of an unknown client has no effect")
     func stranger() {
         center.tell(.inactive, of: one)
         center.endInactivityTimer(one, epoch: 1)
@@ -236,7 +236,7 @@ struct ActivityTests {
         return (new, effects)
     }
 
-    @Test("E3, A2: a new service takes everybody for active: what was held goes out, and the client is told")
+    @Test("E3, A2: a new service resumes clients suspended by activity, informs them, and sends held notifications")
     func restart() throws {
         try center.observe(one, "A", "", .hold)
         center.deactivate(one)
@@ -274,7 +274,8 @@ struct ActivityTests {
         for _ in 0..<64 { _ = center.answer(to: one) }
     }
 
-    @Test("E3, A2: whoever knows that activity has suspended it is told that this ended, also behind two restarts")
+    @Test(
+        "E3, A2: a client that acknowledged its suspension by activity is informed of its end, also after two restarts")
     func restartOfWhoKnows() throws {
         try suspendConfirmed()
         #expect(told(restarted(center.center).1) == ["false none"])
@@ -284,7 +285,7 @@ struct ActivityTests {
         #expect(told(restarted(undecided).1) == ["false none"])
     }
 
-    @Test("E3, A2: a client that a new service has resumed, and that knows it, is not told by the next one")
+    @Test("E3, A2: a client that acknowledged the resume by a new service is not informed again by the next one")
     func restartOfWhoWasResumed() throws {
         try suspendConfirmed()
         let (new, _) = restarted(center.center)
@@ -297,7 +298,7 @@ struct ActivityTests {
         #expect(told(restarted(new).1) == [])
     }
 
-    @Test("E3, A2: the client's word outlives the service, with what is held for it, whatever its activity was")
+    @Test("E3, A2: an explicit suspension and its held notifications survive a restart, independent of activity")
     func restartWithWord() throws {
         try center.observe(one, "A", "", .hold)
         center.deactivate(one)
@@ -316,7 +317,7 @@ struct ActivityTests {
         #expect(told == ["true explicit"], "it has not confirmed that")
     }
 
-    @Test("E3, A2: an observer that refuses automatic suspension still does after a restart")
+    @Test("E3, A2: the refusal of automatic suspension by an observer survives a restart")
     func restartOfARefusal() throws {
         try center.observe(one, automatic: false)
         let (new, _) = restarted(center.center)

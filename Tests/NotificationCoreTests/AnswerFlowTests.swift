@@ -4,9 +4,9 @@ import CarillonTestLimits
 import Testing
 
 /// Answers to calls count in the windows of the callers (`docs/flow-control.md`).
-@Suite("E4: answers", .limited)
+@Suite("E4: flow control of replies", .limited)
 struct AnswerFlowTests {
-    @Test("E4: a caller that does not read its answers gets two windows of them, and the rest when it reads")
+    @Test("E4: a caller that does not read gets two windows of replies, and the queued rest when it reads")
     func kept() throws {
         let center = Scenario()
         center.stop(one)
@@ -28,7 +28,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: an answer never overtakes those that are kept")
+    @Test("E4: a new reply never overtakes queued replies")
     func order() throws {
         let center = Scenario()
         center.stop(one)
@@ -41,7 +41,7 @@ struct AnswerFlowTests {
         #expect(center.answer(to: one))
     }
 
-    @Test("E4: answers and notifications share one window")
+    @Test("E4: replies and notifications count in one window")
     func oneWindow() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -55,7 +55,7 @@ struct AnswerFlowTests {
         #expect(center.sentAnswers[one] == 1)
     }
 
-    @Test("E4: a caller that reads no answers is no longer served, and others are")
+    @Test("E4: a caller that does not read its replies is no longer served, and other callers are")
     func noLongerServed() throws {
         let center = Scenario([.answerBytesPerClient: 10_000])
         center.stop(one)
@@ -70,7 +70,7 @@ struct AnswerFlowTests {
         #expect(center.center.isServed(one))
     }
 
-    @Test("E4: one process can't fill the room for all answers")
+    @Test("E4: a process can't use all of the limit for reply bytes")
     func shareOfAnswers() throws {
         let center = Scenario([.answerBytes: 100_000])
         for number in 1...20 {
@@ -87,7 +87,7 @@ struct AnswerFlowTests {
         }
     }
 
-    @Test("E4: however many connections a process makes that read nothing, what is kept for them is bounded")
+    @Test("E4: replies queued for a process stay bounded, independent of the number of its unread connections")
     func largeFirstAnswers() throws {
         let center = Scenario([.answerBytes: 32 << 20])
         for number in 1...300 {
@@ -105,7 +105,7 @@ struct AnswerFlowTests {
         #expect(center.center.isServed(client(400)))
     }
 
-    @Test("E4: a caller is served until what is kept for it reaches the limit, or half of what is left to all")
+    @Test("E4: a caller is served until its queued replies reach its own limit, or half of the unused total")
     func servedUpTo() {
         // Each answer that is kept counts 356.
         for (limits, kept) in [
@@ -122,7 +122,7 @@ struct AnswerFlowTests {
         }
     }
 
-    @Test("E4: outcomes of a channel that has ended are not answers that its client does not read")
+    @Test("E4: discarded replies of an ended channel do not count as unread replies of its client")
     func voidAnswers() throws {
         let center = Scenario([.answerBytesPerClient: 3000])
         center.stop(one)
@@ -142,7 +142,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E8: what is registered after most was removed, and its room given up, is matched in order")
+    @Test("E8: a post still matches all observers after most registrations were removed and their memory released")
     func releasedRoom() throws {
         let center = Scenario()
         var observers: [ObserverID] = []
@@ -163,7 +163,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: with twice as many connections as there may be clients, no stranger is served")
+    @Test("E4: with twice as many connections as the limit of clients, no new unregistered peer is served")
     func strangersServed() {
         let center = Scenario([.clients: 2])
         for number in 1...4 {
@@ -175,7 +175,7 @@ struct AnswerFlowTests {
         #expect(center.center.isServed(client(4)))
     }
 
-    @Test("S1, E4: a client that does not read is told of its suspension when it does, once, as it is then")
+    @Test("S1, E4: a client that resumes reading is informed once of its current suspension")
     func suspensionChanges() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -194,7 +194,7 @@ struct AnswerFlowTests {
 
     // MARK: What all together have on their way
 
-    @Test("E4: what is on its way to all has a bound, and one that reads finds room however many do not")
+    @Test("E4: bytes in flight to all clients are bounded, and a client that reads gets quota beside many that do not")
     func inFlight() throws {
         let center = Scenario([.inFlightBytes: 200_000])
         let hogs = (10..<30).map(client)
@@ -213,7 +213,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: the connections of one process share what it may have on its way")
+    @Test("E4: all connections of a process share its in-flight quota")
     func inFlightOfOneProcess() throws {
         let center = Scenario([.inFlightBytes: 200_000])
         for number in 10..<50 {
@@ -230,7 +230,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: a process may have on its way what it leaves to others, and not a byte more")
+    @Test("E4: a process may have as many bytes in flight as remain free, and not a byte more")
     func leftToOthers() {
         for (bytes, goes) in [(500, true), (501, false)] {
             let center = Scenario([.inFlightBytes: 3000])
@@ -240,7 +240,7 @@ struct AnswerFlowTests {
         }
     }
 
-    @Test("E4: a process that has nothing on its way may use all that is free, and not a byte more")
+    @Test("E4: a process with no bytes in flight may use all free quota, and not a byte more")
     func freeForNewcomers() {
         for (bytes, goes) in [(2000, true), (2001, false)] {
             let center = Scenario([.inFlightBytes: 3000])
@@ -250,7 +250,7 @@ struct AnswerFlowTests {
         }
     }
 
-    @Test("E4: when half of what may be on its way is, all are asked at once, until it is a quarter")
+    @Test("E4: above half of the in-flight quota every window is probed at once, until usage falls to a quarter")
     func asksEarly() throws {
         let center = Scenario([.inFlightBytes: 10_000])
         try center.observe(client(20))  // has been asked, and was sent nothing
@@ -279,7 +279,9 @@ struct AnswerFlowTests {
         #expect(center.probes[client(8)] == nil)
     }
 
-    @Test("B6, E4: who never answers keeps no room for which another waits", arguments: [true, false])
+    @Test(
+        "B6, E4: clients that never answer release in-flight quota on a backlog probe when another client needs it",
+        arguments: [true, false])
     func silentHolders(hasRead: Bool) {
         let center = Scenario([.inFlightBytes: 10_000])
         for (number, bytes) in [(1, 4800), (2, 2500)] {
@@ -297,7 +299,7 @@ struct AnswerFlowTests {
         #expect(center.witnesses[client(1)] == 1 && center.witnesses[client(2)] == 1)
     }
 
-    @Test("B6, E4: who never answers and gets something while another waits for room is looked at")
+    @Test("B6, E4: a client that never answers is probed for backlog if it receives while another is blocked on quota")
     func silentGetter() throws {
         let center = Scenario([.inFlightBytes: 10_000])
         try center.observe(one, "A")
@@ -314,7 +316,7 @@ struct AnswerFlowTests {
         #expect(center.names(one) == ["A"])
     }
 
-    @Test("B6, E4: a connection that never answers, and gets room for which the next one waits, is looked at")
+    @Test("B6, E4: a client that never answers is probed for backlog if the quota it gets blocks the next client")
     func silentInTurn() {
         let center = Scenario([.inFlightBytes: 10_000])
         for number in 1...3 { center.stop(client(number)) }
@@ -327,7 +329,7 @@ struct AnswerFlowTests {
         #expect(center.sentAnswers[client(3)] == 1)
     }
 
-    @Test("E4: who has read all finds room that another must leave, while those that do not read hold most of it")
+    @Test("E4: a client that reads gets in-flight quota that a client with unread messages may not use")
     func readerAmongOthers() throws {
         let center = Scenario([.inFlightBytes: 10_000])
         center.stop(client(1))
@@ -342,7 +344,7 @@ struct AnswerFlowTests {
         #expect(center.objects(three) == ["1", "2"])
     }
 
-    @Test("E4: a notification larger than all that may be on its way goes alone")
+    @Test("E4: a notification larger than the in-flight quota is sent alone")
     func largest() throws {
         let center = Scenario([.inFlightBytes: 1000])
         try center.observe(one, "A")
@@ -351,7 +353,7 @@ struct AnswerFlowTests {
         for client in [one, two] { #expect(center.objects(client) == ["1", "2", "3"]) }
     }
 
-    @Test("B6: one that never answers, and waits for room that it takes itself, is asked elsewhere, too")
+    @Test("B6: a client that never answers and is blocked by its own bytes in flight is probed for backlog")
     func silentWithoutRoom() throws {
         let center = Scenario([.inFlightBytes: 20_000])
         center.stop(one)
@@ -364,7 +366,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8: connections that are no clients are asked after a while, and forgotten when they confirmed")
+    @Test("D8: unregistered peers are probed after a while, and forgotten when they have acknowledged")
     func strangers() throws {
         let center = Scenario()
         for number in 1...5000 { #expect(center.answer(to: client(number))) }
@@ -389,7 +391,7 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8, R6: a connection of which nothing but a value is left is forgotten when it leaves, and the value stays")
+    @Test("D8, R6: a peer with only a retained value is forgotten when it leaves, and its value remains")
     func strangersWithValues() throws {
         let center = Scenario()
         for number in 1...1200 {

@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// Posts that wait until their poster leaves the bus.
-@Suite("R4: posts at the exit of their poster", .limited)
+@Suite("R4: at-exit posts", .limited)
 struct AtExitTests {
     private let poster: ClientName = ":1.9"
 
@@ -30,7 +30,7 @@ struct AtExitTests {
         }
     }
 
-    @Test("It waits until its poster has left, then goes behind what that wanted posted before")
+    @Test("An at-exit post waits until its poster leaves, and is posted after the poster's asap posts")
     func leaves() throws {
         let center = try scenario()
         #expect(try center.post("Will", "1", style: .atExit, from: poster) == 0)
@@ -53,7 +53,7 @@ struct AtExitTests {
         try center.center.checkInvariants()
     }
 
-    @Test("Q3: it coalesces among its like, and what is posted earlier takes its place")
+    @Test("Q3: at-exit posts coalesce among each other, and a coalescing post of another style replaces them")
     func coalesces() throws {
         let center = try scenario()
         try center.post("State", "will", style: .whenIdle, from: poster)
@@ -76,7 +76,7 @@ struct AtExitTests {
         #expect(center.statistics.coalesced == 4)
     }
 
-    @Test("Q3: the poster takes back what it has queued, whatever its style, and nobody else's")
+    @Test("Q3: a poster withdraws its own queued posts of any style, and no posts of others")
     func withdrawn() throws {
         let center = try scenario()
         for poster in [poster, two] {
@@ -101,7 +101,7 @@ struct AtExitTests {
         #expect(center.statistics.queuedPostBytes == 0)
     }
 
-    @Test("E3: it comes back with the service, and is posted where its poster left meanwhile")
+    @Test("E3: an at-exit post survives a restart, and is posted if its poster left meanwhile")
     func comesBack() throws {
         let center = try scenario()
         try center.post("A", style: .atExit, from: poster)
@@ -118,7 +118,7 @@ struct AtExitTests {
         }
     }
 
-    @Test("R4: one whose other posts were all taken back before it left has one place in line")
+    @Test("R4: at-exit posts whose poster's other posts were replaced alternate with the posts of other posters")
     func onePlace() throws {
         let center = try scenario()
         try center.post("A", style: .whenIdle, from: poster)
@@ -136,7 +136,7 @@ struct AtExitTests {
     }
 
     @Test(
-        "R4: what it left waits until all else that it has queued is posted, also where that took the place of others")
+        "R4: an at-exit post is made behind all other queued posts of its poster, also coalesced ones")
     func behindAllElse() throws {
         let center = try scenario()
         try center.post("A", "left", style: .atExit, from: poster)
@@ -149,7 +149,7 @@ struct AtExitTests {
         #expect(center.names(one) == ["B", "C", "A"])
     }
 
-    @Test("E3: where the log has lost its poster it is posted, and posted once")
+    @Test("E3: an at-exit post whose poster is missing in the recovery log is posted, and only once")
     func damaged() throws {
         let center = try scenario()
         try center.post("A", style: .atExit, from: poster)
@@ -169,7 +169,7 @@ struct AtExitTests {
     }
 
     @Test(
-        "E3: a record that a poster has left fits a client, and a connection with posts for its exit",
+        "E3: a record that a poster has left is valid for a client, and for a connection with at-exit posts",
         arguments: 0...2)
     func exitFits(count: Int) throws {
         let center = try scenario()
@@ -184,7 +184,7 @@ struct AtExitTests {
         #expect(next.center.restore(.clientGone(one)))
     }
 
-    @Test("R1: it may be kept, and its time runs from the exit on")
+    @Test("R1: an at-exit post may be retained, and its expiry counts from the exit")
     func retained() throws {
         let center = try scenario()
         try center.post("Gone", style: .atExit, retention: Retention(), expiresAfter: 60, from: poster)
@@ -199,7 +199,7 @@ struct AtExitTests {
         #expect(center.values().isEmpty)
     }
 
-    @Test("E1: it counts among what its poster has queued, and who is over a limit hears so")
+    @Test("E1: at-exit posts count against the limit of queued posts, and a post beyond a limit is refused")
     func limits() throws {
         let center = try scenario([.queuedPostsPerClient: 2, .clients: 2])
         try center.post("A", style: .atExit, from: poster)

@@ -4,9 +4,9 @@ import CarillonTestLimits
 import Testing
 
 /// Posters that are faster than observers who read (`docs/flow-control.md`).
-@Suite("E4: crowding", .limited)
+@Suite("E4: backpressure", .limited)
 struct BackpressureTests {
-    @Test("E4: half a queue that is read makes posts be read slowly, until it is three eighths")
+    @Test("E4: backpressure begins when the queue of a client that reads is over half full, and ends at three eighths")
     func halfFull() throws {
         let center = Scenario([.queuedPerClient: 800])
         try center.observe(one, "A")
@@ -24,7 +24,7 @@ struct BackpressureTests {
         #expect(!center.center.isUnderBackpressure)
     }
 
-    @Test("E4: who does not read any more slows nobody, until it reads again")
+    @Test("E4: a slow consumer causes no backpressure after 100 checks without reading, until it reads again")
     func stalled() throws {
         let center = Scenario([.queuedPerClient: 800])
         try center.observe(one, "A")
@@ -42,7 +42,7 @@ struct BackpressureTests {
         #expect(center.center.isUnderBackpressure)
     }
 
-    @Test("E4: an answer to a probe from before the first notification is no reading")
+    @Test("E4: an answer to a probe from before the first notification does not count as reading")
     func answersWithoutReading() throws {
         let center = Scenario([.queuedPerClient: 800])
         center.stop(one)
@@ -58,7 +58,7 @@ struct BackpressureTests {
         #expect(center.center.isUnderBackpressure)
     }
 
-    @Test("E4: a queue is half full by its bytes, too, and not before")
+    @Test("E4: backpressure begins when a queue is over half full by bytes, and not before")
     func halfFullByBytes() throws {
         let center = Scenario([.queuedBytesPerClient: 800_000])
         try center.observe(one, "A")
@@ -72,7 +72,7 @@ struct BackpressureTests {
     }
 
     @Test(
-        "E4: half of what there is for all, of which a client that reads has a good part, makes posts be read slowly, too"
+        "E4: backpressure also begins at half of the total queue limit, if a reading client has a large part of it"
     )
     func halfOfAll() throws {
         let center = Scenario([.queuedBytes: 800_000])
@@ -99,7 +99,7 @@ struct BackpressureTests {
         #expect(center.status(other)?.queued == 1 && !center.center.isUnderBackpressure)
     }
 
-    @Test("E4: what was sent is told once, and of several the slowest counts")
+    @Test("E4: each backpressure check reports the messages sent since the last check to the slowest client")
     func pace() throws {
         let center = Scenario([.queuedPerClient: 1600])
         for client in [one, two] {
@@ -117,7 +117,7 @@ struct BackpressureTests {
         #expect(center.center.isUnderBackpressure)
     }
 
-    @Test("E4: whose queue was read, and is half full again, makes posts be read slowly again")
+    @Test("E4: backpressure begins again when a queue that was read is half full again")
     func again() throws {
         let center = Scenario([.queuedPerClient: 800])
         try center.observe(one, "A")
@@ -130,7 +130,7 @@ struct BackpressureTests {
         #expect(center.center.isUnderBackpressure)
     }
 
-    @Test("E4: a client that has read in between has a hundred more looks, and no more")
+    @Test("E4: a client that has read causes backpressure for a hundred more checks, and no longer")
     func stalledLater() throws {
         let center = Scenario([.queuedPerClient: 1600])
         try center.observe(one, "A")
@@ -145,7 +145,7 @@ struct BackpressureTests {
         #expect(!center.center.isUnderBackpressure)
     }
 
-    @Test("E4: what is held for a suspended client slows nobody, and who leaves neither")
+    @Test("E4: neither held notifications of a suspended client nor a client that left causes backpressure")
     func suspended() throws {
         let center = Scenario([.queuedPerClient: 800])
         try center.observe(one, "A", "", .hold)

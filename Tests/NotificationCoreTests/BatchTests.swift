@@ -37,7 +37,7 @@ struct BatchTests {
 
     private func send(_ tower: Tower) { tower.center.sendAllReady(effects: &tower.effects) }
 
-    @Test("One that is alone does not wait, and comes as a batch")
+    @Test("A single due notification is sent at once, as a batch of one")
     func alone() throws {
         let tower = try tower()
         try stage(1, on: tower)
@@ -45,7 +45,7 @@ struct BatchTests {
         #expect(takeBatches(tower) == [[1]])
     }
 
-    @Test("What is due when a client has its turn goes together, in order, up to 64 and 64 KiB")
+    @Test("All due notifications of a client are sent together in order, up to 64 and 64 KiB per batch")
     func together() throws {
         let tower = try tower()
         tower.center.clientAnswered(":1.1", effects: &tower.effects)  // the first probe
@@ -58,7 +58,7 @@ struct BatchTests {
         #expect(takeBatches(tower) == [[71, 72], [73]])
     }
 
-    @Test("R6: what expired while it was due does not go along, and gets no number; what has not expired does")
+    @Test("R6: an expired notification is left out of a batch, and gets no sequence number")
     func expired() throws {
         let tower = try tower()
         let clock = LookedAtClock()
@@ -80,7 +80,7 @@ struct BatchTests {
         var now: Int64 = 1_000_000
     }
 
-    @Test("R2: the values that there are come together")
+    @Test("R2: the retained values for a new observer are sent in one batch")
     func values() throws {
         let tower = try tower()
         for name in ["A", "B", "C"] {
@@ -100,7 +100,7 @@ struct BatchTests {
         #expect(takeBatches(tower) == [[4, 5, 6]])
     }
 
-    @Test("E4: a batch takes no more of the room on the way than single ones would")
+    @Test("E4: a batch uses no more in-flight quota than single notifications would")
     func room() throws {
         let tower = try tower()
         tower.center.clientAnswered(":1.1", effects: &tower.effects)
@@ -119,7 +119,7 @@ struct BatchTests {
         #expect(takeBatches(tower).joined().elementsEqual(6...12))
     }
 
-    @Test("Others get theirs one by one")
+    @Test("Clients without the option batches receive single notifications")
     func others() throws {
         let tower = try tower()
         try tower.add(":1.2")
@@ -139,7 +139,7 @@ struct BatchTests {
         #expect(together == 1 && alone == 3)
     }
 
-    @Test("A burst to many, more than may be staged, goes together all the same (M6)")
+    @Test("A burst to many clients beyond the bound of scheduled messages is still sent in few batches (M6)")
     func burst() throws {
         let tower = try tower()
         let clients = (1...50).map { ClientName(unchecked: ":1.\($0)") }
@@ -162,7 +162,7 @@ struct BatchTests {
         #expect(!tower.center.isAnythingReady)
     }
 
-    @Test("A post is answered when those before it have left, also when they went along with others")
+    @Test("A watermark is passed only when all messages before it have left, even if some left in earlier batches")
     func answered() throws {
         let tower = try tower()
         try tower.add(":1.2")
@@ -183,7 +183,7 @@ struct BatchTests {
         #expect(marks.allSatisfy { tower.center.hasPassed($0) })
     }
 
-    @Test("The urgent is not put behind what is less so (M6)")
+    @Test("An urgent notification is sent alone before the less urgent notifications of its client (M6)")
     func urgent() throws {
         let tower = try tower()
         try stage(3, on: tower)
@@ -194,7 +194,7 @@ struct BatchTests {
         #expect(takeBatches(tower) == [[2, 3, 4]])
     }
 
-    @Test("A batch counts as one message with all its bytes: what it may have unconfirmed is what it was (A4)")
+    @Test("A window counts each batch with all its bytes, so batches do not enlarge two unacknowledged windows (A4)")
     func window() throws {
         let tower = try tower()
         tower.center.clientAnswered(":1.1", effects: &tower.effects)
@@ -214,7 +214,7 @@ struct BatchTests {
         #expect(more.first?.first == UInt64(sent) + 1, "it goes on where it stopped")
     }
 
-    @Test("What the bus refused was so many, and that many are announced (S4)")
+    @Test("A batch that the bus refused is reported as a loss of all its notifications (S4)")
     func refused() throws {
         let tower = try tower()
         try stage(5, on: tower)
@@ -228,7 +228,7 @@ struct BatchTests {
         #expect(announced == [5])
     }
 
-    @Test("One that the bus does not carry is told of in its place, and no batch is larger than it carries")
+    @Test("A notification too large for the bus is reported as lost in its order, between two batches")
     func tooLarge() throws {
         let tower = try tower()
         tower.center.maxBytes = 3000
@@ -262,7 +262,7 @@ struct BatchTests {
         }
     }
 
-    @Test("What was said before stays as it is, and can be taken back")
+    @Test("An unchanged option batches remains in force, and batches=false ends it")
     func options() throws {
         let tower = try tower()
         try tower.center.setOptions(ClientOptionsChange(), of: ":1.1", effects: &tower.effects)
@@ -275,7 +275,7 @@ struct BatchTests {
 
     // MARK: E3
 
-    @Test("The option survives the process, and is not written for who has none")
+    @Test("The option batches survives a restart, and is not logged for clients without it")
     func survives() throws {
         let tower = try tower()
         try tower.add(":1.2")
@@ -291,7 +291,7 @@ struct BatchTests {
         #expect(takeBatches(later) == [[1]])
     }
 
-    @Test("Killed behind a batch, before the log knows that it left: none of it is sent again with another number")
+    @Test("After a kill, a batch that the log does not know as sent counts as lost and is not sent again")
     func killed() throws {
         let tower = try tower()
         tower.center.remembersChanges = true
@@ -322,7 +322,7 @@ struct BatchTests {
         #expect(status.queued == 0 && status.dropped == 3, "they may have arrived, and are told of as such")
     }
 
-    @Test("R2: values that go together count as so many, so that a limit is one of notifications")
+    @Test("R2: the limit of a send counts each value of a batch")
     func turnsOfValues() throws {
         let center = Scenario()
         for client in [one, two] {

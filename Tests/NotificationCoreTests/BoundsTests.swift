@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Everything that a client can grow is bounded, and what is refused changes nothing.
-@Suite("Bounds", .limited)
+@Suite("Limits of clients, observers, names and objects", .limited)
 struct BoundsTests {
     /// An event that a limit refuses.
     struct Case: Sendable, CustomTestStringConvertible {
@@ -37,7 +37,9 @@ struct BoundsTests {
         Case("too long an object of a post", .objectLength, 4) { try $0.post("A", "12345") },
     ]
 
-    @Test("E1: over a limit: an error that says which and its value, and nothing changes", arguments: refused)
+    @Test(
+        "E1: a call beyond a limit gets an error with the key and value of the limit, and changes no state",
+        arguments: refused)
     func refusal(_ refused: Case) throws {
         let center = Scenario(refused.limits)
         try center.observe(one, "A", "", .hold)
@@ -63,7 +65,7 @@ struct BoundsTests {
         #expect(center.received(two).last?.serial == 2)
     }
 
-    @Test("E1: what is just within a limit is accepted")
+    @Test("E1: calls exactly at a limit are accepted")
     func justWithin() throws {
         let center = Scenario([
             .clients: 1, .observers: 2, .observersPerClient: 2, .nameLength: 4, .objectLength: 4,
@@ -74,7 +76,7 @@ struct BoundsTests {
         #expect(try center.post("\u{1F514}", "\u{1F514}") == 1)
     }
 
-    @Test("E1: what goes makes room again")
+    @Test("E1: removed observers and departed clients free space within the limits")
     func roomAgain() throws {
         let center = Scenario([.clients: 1, .observers: 1, .observersPerClient: 1])
         let observer = try center.observe(one, "A")
@@ -86,7 +88,7 @@ struct BoundsTests {
         try center.observe(two, "D")
     }
 
-    @Test("E1: a lower limit takes nothing away; from then on it holds")
+    @Test("E1: a lowered limit removes no state, and applies to later calls")
     func lowerLimits() throws {
         let center = Scenario()
         for name in ["A", "B", "C"] { try center.observe(one, name, "", .hold) }

@@ -4,9 +4,9 @@ import CarillonTestLimits
 import Testing
 
 /// Overload and waiting calls (`docs/flow-control.md`).
-@Suite("E4: calls that wait, and posts that nobody could serve", .limited)
+@Suite("E4: waiting calls, and posts lost by overload", .limited)
 struct CallingTests {
-    @Test("E4: what waits is charged to whose calls it is, and given back")
+    @Test("E4: waiting calls are charged to their caller until they are taken")
     func charge() throws {
         let center = Scenario()
         center.keepCall(1000, of: one)
@@ -20,7 +20,7 @@ struct CallingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: what has come of a post in part is charged with the calls of its client, and goes with it")
+    @Test("E4: a partially received post is charged with its client's calls, and freed with the client or its channel")
     func parts() throws {
         let center = Scenario([.waitingCallBytes: 80_000])
         var effects: [Effect] = []
@@ -45,7 +45,7 @@ struct CallingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: for what comes in part the process that holds most gives up its largest")
+    @Test("E4: for a new partial post, the process that holds most gives up its largest partial post")
     func partsGivenUp() {
         let center = Scenario([.waitingCallBytes: 80_000])
         for (client, process) in [(one, 7), (two, 7), (three, 8)] { center.identify(client, as: UInt32(process)) }
@@ -68,7 +68,7 @@ struct CallingTests {
         #expect(center.statistics.waitingCallBytes == 69_000 && givenUp(for: one, 40_000).isEmpty)
     }
 
-    @Test("E4: all connections of a process share its part, and others always find some")
+    @Test("E4: all connections of a process share its part of waiting calls, and other processes always get some")
     func shares() {
         let center = Scenario([.waitingCallBytes: 80_000])
         center.identify(one, as: 7)
@@ -84,7 +84,7 @@ struct CallingTests {
         #expect(!center.mayKeep(10_001, of: three), "not more than there is")
     }
 
-    @Test("E4: a process gets 31 times what it leaves to others, and twice as much for questions")
+    @Test("E4: a process may use 31/32 of the bytes of waiting calls, and 63/64 for calls that want an answer")
     func exactShares() {
         let center = Scenario([.waitingCallBytes: 80_000]).center
         for (bytes, wantsAnswer) in [(77_500, false), (78_750, true)] {
@@ -93,7 +93,7 @@ struct CallingTests {
         }
     }
 
-    @Test("E4: a flood of several processes leaves a reserve to those with a small backlog")
+    @Test("E4: a flood of calls from several processes leaves a reserve for processes with a small backlog")
     func reserve() throws {
         let center = Scenario([.waitingCallBytes: 16 << 20])
         for number in 0..<8 {
@@ -124,7 +124,7 @@ struct CallingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8, E4: who leaves pays until its calls are served")
+    @Test("D8, E4: waiting calls of a client that left are charged to its process until they are served")
     func leaving() throws {
         let center = Scenario([.waitingCallBytes: 80_000])
         center.identify(one, as: 7)
@@ -140,7 +140,7 @@ struct CallingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("S4: lost posts are told to all whom they would have reached, with their numbers")
+    @Test("S4: posts lost by overload are reported to every client they match, and use up sequence numbers")
     func lost() throws {
         let center = Scenario()
         let first = try center.observe(one, "A")
@@ -160,7 +160,7 @@ struct CallingTests {
         #expect(center.statistics.dropped == 7, "one observer has any name")
     }
 
-    @Test("S4: whom a lost post reaches is whom it would have reached, whatever anybody observes")
+    @Test("S4: a lost post counts as dropped for exactly the clients that a delivered post would reach")
     func reach() throws {
         let texts = ["A", "B", "o", "p"]
         for number in 0..<32 {
@@ -184,7 +184,7 @@ struct CallingTests {
         }
     }
 
-    @Test("E4: posts of names and objects that nobody observes are lost as one")
+    @Test("E4: lost posts of unobserved names and objects are counted together")
     func reachOfOthers() throws {
         let center = Scenario()
         try center.observe(one, "A", "o")
@@ -199,7 +199,7 @@ struct CallingTests {
         #expect(reach("", "o") == nil)
     }
 
-    @Test("B3: lost posts count as unmatched when nobody would have got them")
+    @Test("B3: lost posts that match no observer except monitors count as unmatched")
     func unmatched() throws {
         let center = Scenario()
         try center.monitor(one)
@@ -210,7 +210,7 @@ struct CallingTests {
         #expect(center.statistics.posted == 7 && center.statistics.unmatched == 2)
     }
 
-    @Test("S4: who does not read is told when it does, in one sum")
+    @Test("S4: a client that does not read gets one Dropped signal with the sum of lost posts when it reads")
     func unread() throws {
         let center = Scenario()
         let observer = try center.observe(one, "A")
@@ -222,7 +222,7 @@ struct CallingTests {
         #expect(center.happened(one).last == .dropped(7, of: [observer], .overload))
     }
 
-    @Test("S1: a suspended client that does not want it lost nothing")
+    @Test("S1: a lost post is no loss for a suspended client that would drop it, unless it is deliver-immediately")
     func suspended() throws {
         let center = Scenario()
         let dropped = try center.observe(one, "A", "", .drop)
@@ -235,7 +235,7 @@ struct CallingTests {
         #expect(center.happened(one).last == .dropped(2, of: [dropped], .overload), "these it was to get all the same")
     }
 
-    @Test("N1, E1: what could not have been posted is not lost")
+    @Test("N1, E1: an invalid post is refused, and does not count as lost")
     func refused() {
         let center = Scenario()
         #expect(throws: CenterError.invalidName) { try center.lose(1, "") }

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What the bus did not carry, or perhaps not (`docs/flow-control.md`).
-@Suite("Carrying", .limited)
+@Suite("Losses on the bus, and repetition of control signals", .limited)
 struct CarryingTests {
     let center = Scenario()
 
@@ -16,7 +16,7 @@ struct CarryingTests {
         center.happened(client).compactMap { if case .delivered(_, _, _, let sequence) = $0 { sequence } else { nil } }
     }
 
-    @Test("E5: after a refused signal nothing is sent until an answer, which is asked for; then the loss is told first")
+    @Test("E5: after a refused signal the client is probed, and gets the report of the loss before newer notifications")
     func refusedSignal() throws {
         try center.observe(one, "A")
         center.stop(one)
@@ -32,7 +32,7 @@ struct CarryingTests {
         #expect(center.statistics.dropped == 1)
     }
 
-    @Test("E3, E5: what may be lost and was not told survives the process, until it is told")
+    @Test("E3, E5: the recovery log keeps a possible loss until it is reported")
     func remembered() throws {
         center.center.remembersChanges = true
         try center.observe(one, "A")
@@ -47,7 +47,7 @@ struct CarryingTests {
         #expect(center.possibleLoss[one] == [1, 2, 0])
     }
 
-    @Test("E5: after a refused probe all that is not confirmed counts as lost, once, unless it was counted")
+    @Test("E5: after a refused probe all unacknowledged notifications count as lost, once, unless already counted")
     func refusedProbe() throws {
         try center.observe(one, "A")
         center.stop(one)
@@ -66,7 +66,7 @@ struct CarryingTests {
         #expect(dropped(one).count == 1)
     }
 
-    @Test("E5: a client that never answers is not blocked for ever")
+    @Test("E5: a refused probe does not block a client that never answers, because a backlog probe unblocks it")
     func silent() throws {
         center.stop(one)
         try center.observe(one, "A")
@@ -80,7 +80,7 @@ struct CarryingTests {
         #expect(sequences(one) == [1, 2])
     }
 
-    @Test("E5: what a closed connection may have lost is bounded by what is not confirmed")
+    @Test("E5: the losses of a closed connection are counted once, and are at most the unacknowledged notifications")
     func cut() throws {
         try center.observe(one, "A")
         center.stop(one)
@@ -107,7 +107,7 @@ struct CarryingTests {
         return center
     }
 
-    @Test("E5, S4: a word about losses that went with the connection is told again, and not counted again")
+    @Test("E5, S4: a Dropped signal lost with the connection is repeated, and its losses are not counted again")
     func cutWord() throws {
         let center = try withLoss()
         center.cutDeliveries(to: one, atMost: 3, losses: 2)
@@ -121,7 +121,7 @@ struct CarryingTests {
         #expect(center.statistics.dropped == 5)
     }
 
-    @Test("E5, S4: a Dropped signal in a window that was probed and not confirmed is sent again")
+    @Test("E5, S4: a Dropped signal in an unacknowledged window is sent again after its connection ended")
     func cutWordInProbedWindow() throws {
         let center = try withLoss()
         // With the signal and the three notifications behind it the window is full.
@@ -133,7 +133,7 @@ struct CarryingTests {
         #expect(center.statistics.dropped == 2)
     }
 
-    @Test("E5, S4: a word about losses that the bus refused, or discarded in silence, is told again")
+    @Test("E5, S4: a Dropped signal that the bus refused or silently discarded is repeated")
     func refusedWord() throws {
         let center = try withLoss()
         center.refuseDelivery(to: one, losses: 2)
@@ -149,7 +149,7 @@ struct CarryingTests {
         #expect(other.statistics.dropped == 69)
     }
 
-    @Test("E5, S4: a refused signal about one loss is repeated for one loss")
+    @Test("E5, S4: a refused Dropped signal about one loss is repeated for one loss")
     func refusedSignalOfOneLoss() throws {
         try center.observe(one, "A")
         center.stop(one)
@@ -162,7 +162,7 @@ struct CarryingTests {
         #expect(center.statistics.dropped == 1)
     }
 
-    @Test("E5: the numbers of its observers count to the size of a notification on the bus")
+    @Test("E5: the observer numbers of a notification count in its size on the bus")
     func sizeWithObservers() throws {
         for _ in 0..<10 { try center.observe(one, "A") }
         try center.post("A")
@@ -175,7 +175,7 @@ struct CarryingTests {
         }
     }
 
-    @Test("E5: one that is too large for the bus is told at once, and keeps its number")
+    @Test("E5: a notification too large for the bus is reported as lost at once, and keeps its sequence number")
     func tooLarge() throws {
         let id = try center.observe(one, "A")
         center.stop(one)
@@ -205,7 +205,7 @@ struct CarryingTests {
         return next
     }
 
-    @Test("E5: a center that takes over has all of the other, also what waited for its turn")
+    @Test("E5: the center of the next connection takes over all state, including scheduled notifications")
     func takesOver() throws {
         let id = try center.observe(one, "A", "", .hold)
         try center.observe(two, "A")
@@ -227,7 +227,7 @@ struct CarryingTests {
         #expect(try next.addObserver(of: one, name: "B", object: "", options: .init(), effects: &effects) > id)
     }
 
-    @Test("E3: an end in order sends nothing more, and leaves all that is due to the next process, which tells no loss")
+    @Test("E3: an orderly end sends no more notifications, and the next service delivers all due ones without a loss")
     func endsInOrder() throws {
         center.center.remembersChanges = true
         try center.observe(one, "A")
@@ -265,7 +265,7 @@ struct CarryingTests {
         }
     }
 
-    @Test("E5: it has the counts of the other, too, and tells what that could not tell any more")
+    @Test("E5: the center of the next connection takes over all counts, and reports unreported losses")
     func takesOverCounts() throws {
         try center.observe(one, "A")
         try center.observe(two, "B")
@@ -298,13 +298,13 @@ struct CarryingTests {
         try next.checkInvariants()
     }
 
-    @Test("S4: which losses are a bound, and have their numbers already")
+    @Test("S4: only losses on the bus, in a channel or at a restart are reported as an upper bound")
     func bounds() {
         let bounds = DropReason.allCases.filter(\.isBound)
         #expect(Set(bounds) == [.busLimits, .busDisconnected, .channelEnded, .serviceRestarted])
     }
 
-    @Test("E5, S5: what a client was told of its suspension, and may not have heard, is told again")
+    @Test("E5, S5: the next connection repeats a suspension notice that was not acknowledged")
     func suspensionCut() throws {
         try center.observe(one, "A")
         try center.observe(two, "A")
@@ -346,7 +346,7 @@ struct CarryingTests {
         try next.checkInvariants()
     }
 
-    @Test("P3, E5: what policy took from a client that did not read, the center that takes over tells it")
+    @Test("P3, E5: the next connection reports a revocation to a client that did not read on the earlier one")
     func revocationCut() throws {
         let ids = [try center.observe(one, "A"), try center.observe(one, "B")]
         center.stop(one)
@@ -407,7 +407,7 @@ struct CarryingTests {
     }
 
     @Test(
-        "E3, E5: what a client was told before its channel is confirmed when the bus has carried that",
+        "E3, E5: control signals sent before a client's channel count as confirmed when the bus has carried its reply",
         arguments: [false, true], [false, true])
     func toldBeforeChannel(isCarried: Bool, isKilled: Bool) throws {
         var (lost, effects) = try tellAndOpenChannel()
@@ -428,7 +428,7 @@ struct CarryingTests {
         try next.checkInvariants()
     }
 
-    @Test("E3, E5: what a client was told before a channel that ended uncarried is told again at once")
+    @Test("E3, E5: control signals sent before a channel that ended undelivered are repeated at once")
     func toldBeforeEndedChannel() throws {
         var (lost, effects) = try tellAndOpenChannel()
         effects = []
@@ -447,7 +447,9 @@ struct CarryingTests {
         #expect(words.suspended == [true] && words.revoked == [[lost]])
     }
 
-    @Test("E3, E5: what was left unread in a channel is sent again, whatever was confirmed", arguments: [false, true])
+    @Test(
+        "E3, E5: control signals left unread in a channel are repeated, even if they were acknowledged",
+        arguments: [false, true])
     func unreadInChannel(isDisconnected: Bool) throws {
         center.center.remembersChanges = true
         let ids = [try center.observe(one, "A"), try center.observe(one, "B")]
@@ -480,7 +482,7 @@ struct CarryingTests {
         #expect(effects.isEmpty && center.status(three) == nil)
     }
 
-    @Test("E3, E5: a channel that ends before it is carried brings nothing again that was confirmed before it")
+    @Test("E3, E5: the end of an undelivered channel does not repeat control signals acknowledged before it")
     func confirmedBeforeChannel() throws {
         center.center.remembersChanges = true
         try center.observe(one, "A")

@@ -15,7 +15,7 @@ struct ChannelCenterTests {
         try center.observe(one, "A")
     }
 
-    @Test("Who opens one becomes a client, and what it has still to answer goes over to it")
+    @Test("A connection that opens a channel becomes a client, and its open probes move to the channel")
     func opened() throws {
         try silentObserver()
         var effects: [Effect] = []
@@ -31,7 +31,9 @@ struct ChannelCenterTests {
         #expect(center.status(two) != nil)
     }
 
-    @Test("What was written confirms; that it reads its bus is not known from that", arguments: [false, true])
+    @Test(
+        "Bytes written to a channel acknowledge messages, and do not prove that the client reads its bus",
+        arguments: [false, true])
     func drained(hasAnswered: Bool) throws {
         try silentObserver()
         // The Ping of its registration was answered late.
@@ -54,7 +56,7 @@ struct ChannelCenterTests {
         #expect(center.status(three) == nil)
     }
 
-    @Test("Who was looked at and then answers is no longer one of those that do not")
+    @Test("A client that answers after a backlog probe no longer counts as one that never answers")
     func answersLate() throws {
         try silentObserver()
         try center.post(200, of: "A")
@@ -63,7 +65,7 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.flow == .waiting)
     }
 
-    @Test("S4: what may lie unread in one that ended is told at once, by the numbers that it was about")
+    @Test("S4: unread messages of an ended channel are reported at once, up to their sequence numbers")
     func cut() throws {
         try center.observe(one, "A")
         try center.post(10, of: "A")
@@ -82,7 +84,7 @@ struct ChannelCenterTests {
         #expect(effects.isEmpty)
     }
 
-    @Test("E5: of a channel that it may never have got all counts as lost with the bus, whatever it confirmed")
+    @Test("E5: messages of a channel that the client may never have received count as lost, even acknowledged ones")
     func unreachable() throws {
         try center.observe(one, "A")
         try center.post(200, of: "A")
@@ -94,7 +96,7 @@ struct ChannelCenterTests {
     }
 
     @Test(
-        "S4: what went by the bus before a channel is not carried because something was written to that",
+        "S4: messages sent on the bus before a channel do not count as delivered by writes to the channel",
         arguments: 0...2)
     func sentBefore(answers: Int) throws {
         try silentObserver()
@@ -115,7 +117,7 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.dropped == (answers == unanswered ? 2 : 5), "each is told once")
     }
 
-    @Test("A4: a channel needs no answers while the bus has the given bytes unconfirmed, and not a byte more")
+    @Test("A4: a channel needs no answers up to the given unacknowledged bytes on the bus, and not a byte more")
     func maxUnasked() throws {
         func open(_ center: Scenario, maxUnasked: Int) throws -> DistributedCenter.SentBeforeChannel {
             center.stop(one)
@@ -129,7 +131,7 @@ struct ChannelCenterTests {
         #expect(try open(Scenario(), maxUnasked: sent - 1).needsAnswers)
     }
 
-    @Test("A4: much that went by the bus before a channel has to be answered")
+    @Test("A4: a channel opened with more than the given unacknowledged bytes on the bus requires answers to them")
     func muchBefore() throws {
         try silentObserver()
         try center.post(3, of: "A")
@@ -144,7 +146,7 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.unconfirmed == 1, "the word of the loss")
     }
 
-    @Test("A4: behind a channel, answers on the bus that were due before it confirm nothing of what came after")
+    @Test("A4: after a channel, answers to earlier probes on the bus acknowledge no later messages")
     func answeredBehind() throws {
         try silentObserver()
         var effects: [Effect] = []

@@ -4,9 +4,9 @@ import CarillonTestLimits
 import Testing
 
 /// What is due leaves in the order of its urgency, however it came.
-@Suite("M6: run-loop modes at the center", .limited)
+@Suite("M6: order of due notifications by urgency", .limited)
 struct DeliveryLaneTests {
-    @Test("M6: immediate before event tracking before modal panel before default, when all are ready")
+    @Test("M6: due notifications are sent in the order immediate, event tracking, modal panel, default")
     func lanes() throws {
         let center = Scenario()
         try center.observe(one, "D")
@@ -21,7 +21,7 @@ struct DeliveryLaneTests {
         #expect(center.sequences(one) == [1, 2, 3, 4, 5, 6, 7], "D6: counted as they are sent")
     }
 
-    @Test("M6: a turn of a lane takes nothing less urgent")
+    @Test("M6: sending up to a lane sends no less urgent notifications")
     func upTo() throws {
         let center = Scenario()
         try center.observe(one, "D")
@@ -39,7 +39,7 @@ struct DeliveryLaneTests {
     }
 
     @Test(
-        "D3, M6: a post with receivers in several modes is over when the least urgent of them was sent",
+        "D3, M6: a post with receivers in several modes has passed when its least urgent delivery was sent",
         arguments: [
             [RunLoopMode.default, .eventTracking], [.eventTracking, .default], [.eventTracking, .modalPanel],
         ])
@@ -62,7 +62,7 @@ struct DeliveryLaneTests {
         #expect(center.hasPassed(mark))
     }
 
-    @Test("D3: a post that waits for no turn has no mark")
+    @Test("D3: a post without notifications in the send schedule has no watermark")
     func noMark() throws {
         let center = DistributedCenter()
         var effects: [Effect] = []
@@ -84,7 +84,7 @@ struct DeliveryLaneTests {
         #expect(try post().mark == nil, "it waits for a client that does not read")
     }
 
-    @Test("M6, D4: within a mode order is global, over all clients")
+    @Test("M6, D4: notifications of one mode are sent in one global order over all clients")
     func globalOrder() throws {
         let center = DistributedCenter()
         var effects: [Effect] = []
@@ -103,7 +103,7 @@ struct DeliveryLaneTests {
         #expect(sent.map(\.client) == (1...20).flatMap { _ in [one, two, three] })
     }
 
-    @Test("D6, M6: with observers in several modes a client gets it once, in the most urgent")
+    @Test("D6, M6: a client with observers in several modes gets a notification once, in the most urgent mode")
     func severalModes() throws {
         let center = Scenario()
         let inDefault = try center.observe(one, "A")
@@ -118,7 +118,7 @@ struct DeliveryLaneTests {
         #expect(center.names(one) == ["A", "B"])
     }
 
-    @Test("A4, M6: of the backlog of a client that did not read the urgent goes first")
+    @Test("A4, M6: a client that reads again receives its most urgent waiting notifications first")
     func backlog() throws {
         let center = Scenario()
         try center.observe(one, "D")
@@ -135,7 +135,7 @@ struct DeliveryLaneTests {
         #expect(center.sequences(one) == (1...201).map { $0 })
     }
 
-    @Test("S2, M6: what was held goes before anything newer, also before what is more urgent")
+    @Test("S2, M6: held notifications are sent before all newer ones, even before more urgent ones")
     func heldFirst() throws {
         let center = Scenario()
         try center.observe(one, "D", "", .hold)
@@ -155,7 +155,7 @@ struct DeliveryLaneTests {
         #expect(center.objects(one) == ["before", "1", "2", "3", "4", "5"])
     }
 
-    @Test("S1, M6: what was posted before a suspension is due, and overtaken by the news of it")
+    @Test("S1, M6: a notification posted before a suspension is delivered, behind the SuspensionChanged signal")
     func suspendedWhileReady() throws {
         let center = Scenario()
         let id = try center.observe(one, "A", "", .drop)
@@ -170,7 +170,7 @@ struct DeliveryLaneTests {
             ])
     }
 
-    @Test("D8, S1: removed observers and clients that left take what is ready with them")
+    @Test("D8, S1: due notifications are not sent to removed observers and departed clients")
     func removedWhileReady() throws {
         let center = Scenario()
         let id = try center.observe(one, "A")
@@ -187,7 +187,7 @@ struct DeliveryLaneTests {
         #expect(center.statistics.queuedBytes == 0)
     }
 
-    @Test("E1: only so much waits for its turn; then each post that comes sends one")
+    @Test("E1: at most 1024 notifications are scheduled, and each further post sends the most urgent one")
     func bounded() throws {
         let center = Scenario()
         try center.observe(one, "D")
@@ -207,7 +207,7 @@ struct DeliveryLaneTests {
         #expect(center.received(one).count == 40)
     }
 
-    @Test("E1: as many bytes wait for their turns as there is room for, to the byte")
+    @Test("E1: the bytes of scheduled notifications are bounded, exact to the byte")
     func boundedByBytes() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -218,7 +218,7 @@ struct DeliveryLaneTests {
         #expect(center.received(one).count == 1)
     }
 
-    @Test("E1: a backlog takes no room from what waits for its turn, not a byte")
+    @Test("E1: the backlog of a client does not count against the bytes of scheduled notifications")
     func backlogTakesNoRoom() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -234,7 +234,7 @@ struct DeliveryLaneTests {
         #expect(center.received(one).count == 4 && center.received(two).count == 300)
     }
 
-    @Test("E1, Q7: no more waits for its turn when posts come out of queues")
+    @Test("E1, Q7: posts from posting queues respect the bound of scheduled notifications")
     func boundedFromQueues() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -245,7 +245,7 @@ struct DeliveryLaneTests {
         #expect(center.objects(one) == (1...76).map(String.init))
     }
 
-    @Test("A4: a client whose window closes loses its turns, not its notifications")
+    @Test("A4: a client whose window closes receives its queued notifications when it reads again")
     func closedWindow() throws {
         let center = Scenario()
         try center.observe(one)

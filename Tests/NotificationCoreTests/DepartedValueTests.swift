@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// Values whose posters have left: they give way where there is no room.
-@Suite("E4, R1: values that were left behind", .limited)
+@Suite("E4, R1: values of posters that have left", .limited)
 struct DepartedValueTests {
     private func scenario(_ limits: [Limits.Key: UInt64] = [:]) -> Scenario {
         let center = Scenario(limits)
@@ -13,7 +13,7 @@ struct DepartedValueTests {
         return center
     }
 
-    @Test("E4: a process that comes and goes uses up nothing for good: of what was left behind the most gives way")
+    @Test("E4: values of departed posters are removed for new values, first those of the poster with the most")
     func departed() throws {
         let center = scenario([.retained: 100])
         func retain(_ name: String, from poster: ClientName) throws {
@@ -53,7 +53,7 @@ struct DepartedValueTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: so it is by bytes, and with values of an earlier process of the service")
+    @Test("E4: values of departed posters are removed for the bytes of new values, also after a restart")
     func departedBytes() throws {
         let old = scenario([.retainedBytes: 100_000])
         for number in 1...8 {
@@ -81,7 +81,7 @@ struct DepartedValueTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: one that pays for values, was taken for gone and comes again is as any that is new")
+    @Test("E4: a poster of values that was forgotten and posts again is treated like a new poster")
     func comesAgain() throws {
         let center = scenario()
         let one: ClientName = ":1.7"

@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// What concerns much at once is done in parts: no event goes through all of it.
-@Suite("E8: an event ends, however much it concerns", .limited, .enabled(if: StepMeter.isCounting))
+@Suite("E8: bounded steps of each event", .limited, .enabled(if: StepMeter.isCounting))
 struct EventBoundTests {
     private func scenario(_ limits: [Limits.Key: UInt64] = [:]) -> Scenario {
         let center = Scenario(limits)
@@ -23,7 +23,7 @@ struct EventBoundTests {
         return most
     }
 
-    @Test("R5: on resuming, intervals of a kind begin once, however often it was held")
+    @Test("R5: a resume begins the interval of a key once, independent of the number of held notifications")
     func intervalsOfHeld() throws {
         let center = scenario()
         for _ in 0..<2000 { try center.observe(one, "A", "", .drop, interval: .max) }
@@ -39,7 +39,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R2, R5: values for many observers with intervals of one name")
+    @Test("R2, R5: a retained value for 4,000 observers with intervals takes bounded steps")
     func owedWithIntervals() throws {
         let center = scenario()
         try center.post("V", retention: Retention())
@@ -53,7 +53,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: a post that takes much room for many has the rest of what is too much taken out behind it")
+    @Test("E4: a large post to many clients removes the excess in later slices, and every removal is a counted loss")
     func roomForMany() throws {
         let center = scenario([.queuedBytes: 20 << 20, .userInfoBytes: 1 << 20])
         let receivers = (10..<30).map { client($0) }
@@ -76,7 +76,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R1: values whose time is over go in parts, and nobody gets one, whoever asks meanwhile")
+    @Test("R1: expired values are removed in slices, and no observer receives one")
     func expiredValues() throws {
         let center = scenario()
         for number in 0..<6000 {
@@ -94,7 +94,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R1: the same for several clients, behind a call that waits for all that is due")
+    @Test("R1: expired values for several clients are removed in slices while a call waits for all due notifications")
     func expiredValuesOfSeveral() throws {
         let center = scenario()
         let receivers = (100..<103).map { client($0) }
@@ -124,7 +124,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R1: what was held and whose time is over goes in parts")
+    @Test("R1: expired held notifications are removed in slices")
     func expiredHeld() throws {
         let center = scenario()
         try center.observe(one, "A", "", .hold)
@@ -146,7 +146,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E3: the last event sends all that is due, however much is in the way whose time is over")
+    @Test("E3: the last event of a service sends all due notifications behind any number of expired ones")
     func lastEvent() throws {
         let center = scenario()
         for receiver in [one, two] {
@@ -166,7 +166,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("S4, R1: room for what comes to a client that reads is made by what is over, and nothing is lost")
+    @Test("S4, R1: expired notifications make space for newer ones, so that a client that reads loses none")
     func expiredInTheWay() throws {
         let center = scenario([.queuedPerClient: 20_000])
         try center.observe(one, "A")
@@ -189,7 +189,7 @@ struct EventBoundTests {
     }
 
     @Test(
-        "R2: what waited for values goes when those who were owed them do not want them any more",
+        "R2: notifications that wait behind a retained replay are sent when the observers of the replay are removed",
         arguments: [false, true])
     func owedNoMore(isRevoked: Bool) throws {
         let center = scenario()
@@ -211,7 +211,7 @@ struct EventBoundTests {
         #expect(center.received(one).map(\.object) == ["waiting"])
     }
 
-    @Test("E3: at the end all goes that waited for values")
+    @Test("E3: the last event of a service sends notifications that wait for retained values")
     func lastBehindValues() throws {
         let center = scenario()
         try center.post("V", retention: Retention())
@@ -225,7 +225,7 @@ struct EventBoundTests {
         #expect(center.received(one).map(\.object) == ["last"])
     }
 
-    @Test("S3, D4: what waited for its interval does not overtake what was held and could not go yet")
+    @Test("S3, D4: a throttled notification does not overtake held notifications that could not be sent yet")
     func intervalBehindHeld() throws {
         let center = scenario([.queuedPerClient: 20_000])
         try center.observe(one, "A", "", .deliverImmediately, interval: 20_000)
@@ -247,7 +247,9 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E8: whatever is over between two looks at the clock, nobody is sent nothing", arguments: [1, 7, 40, 333])
+    @Test(
+        "E8: no empty delivery is sent when notifications expire between two readings of the clock",
+        arguments: [1, 7, 40, 333])
     func clockGoesOn(step: Int64) throws {
         let center = scenario()
         var (now, looks): (Int64, Int64) = (1_000_000_000, 0)
@@ -281,7 +283,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8: removing many of a client with lists of few of them, and a few with intervals beside many")
+    @Test("D8: removal of many observers, and of a few with intervals among many, takes bounded steps")
     func listsOfFew() throws {
         let center = scenario()
         try center.observe(one, "A", "", .hold)
@@ -303,7 +305,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R5: resuming looks at no more than it may, also where no observer has an interval for what was held")
+    @Test("R5: a resume takes bounded steps even if no observer of the held notifications has an interval")
     func intervalsOfOthers() throws {
         let center = scenario()
         for _ in 0..<8 { try center.observe(one, "X", "", .drop, interval: .max) }
@@ -314,7 +316,7 @@ struct EventBoundTests {
         #expect(most < 250_000, "\(most) steps")
     }
 
-    @Test("D8: removing a few observers does not go through lists of others", arguments: [true, false])
+    @Test("D8: removal of a few observers does not search the lists of other observers", arguments: [true, false])
     func listsOfOthers(reads: Bool) throws {
         let center = scenario()
         for name in ["A", "B"] { for _ in 0..<1000 { try center.observe(one, name, "", .hold) } }
@@ -327,7 +329,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("S2: what is flushed to very many goes in parts")
+    @Test("S2: a flush to many suspended clients is done in slices")
     func flushedToMany() throws {
         let center = scenario()
         let receivers = (10..<110).map { client($0) }
@@ -348,7 +350,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8: a client that has left is no receiver, while what it had goes in parts")
+    @Test("D8: a client that has left does not count as a receiver while its state is removed in slices")
     func leaving() throws {
         let center = scenario()
         try center.observe(one, "A", "", .hold)
@@ -362,7 +364,7 @@ struct EventBoundTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E3: what a client lost and was not told is counted once, also behind the next connection")
+    @Test("E3: an unreported loss is counted once, also by the center of the next connection")
     func droppedOnce() throws {
         let center = scenario([.queuedPerClient: 10])
         try center.observe(one, "A")
@@ -378,7 +380,7 @@ struct EventBoundTests {
         try next.checkInvariants()
     }
 
-    @Test("E4: the places of what has gone are given up, while something is left")
+    @Test("E4: the held queue frees the space of removed notifications while others remain")
     func heldShrinks() throws {
         let center = scenario()
         let most = try center.observe(one, "", "", .coalesce)
@@ -395,7 +397,7 @@ struct EventBoundTests {
         #expect(center.received(one).allSatisfy { $0.observers == [some] })
     }
 
-    @Test("E4: those of posts that were withdrawn as well, and what is left coalesces and goes in its order")
+    @Test("E4: posting queues free the space of withdrawn posts, and the remaining posts still coalesce")
     func queueShrinks() throws {
         let center = scenario()
         try center.observe(two, "")

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Limits that are lowered below what is in use.
-@Suite("Limits that are lowered", .limited)
+@Suite("Lowered limits", .limited)
 struct ExcessTests {
     private let center = Scenario()
 
@@ -24,7 +24,9 @@ struct ExcessTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: those who have more on their way than there may be now leave room for others", arguments: [1, 3])
+    @Test(
+        "E4: processes above a lowered in-flight quota leave space for others, and get no more themselves",
+        arguments: [1, 3])
     func inFlight(hogs: Int) throws {
         let hogs = (0..<hogs).map { client(50 + $0) }
         try fill(hogs)
@@ -45,7 +47,9 @@ struct ExcessTests {
         #expect(hogs.allSatisfy { center.status($0)?.queued ?? 0 > 0 })
     }
 
-    @Test("E4: a limit just above what one has leaves room as one below", arguments: [-1, 0, 1, 10, 25, 28])
+    @Test(
+        "E4: a limit of observers lowered to about the use of one process leaves space for others",
+        arguments: [-1, 0, 1, 10, 25, 28])
     func narrow(beyond: Int) throws {
         center.identify(one, as: 1)
         for _ in 0..<175 { try center.observe(one, "A") }
@@ -56,7 +60,7 @@ struct ExcessTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: a limit just above what is on its way leaves room as one below")
+    @Test("E4: an in-flight quota lowered to just above its use leaves space for other processes")
     func narrowInFlight() throws {
         try fill([client(50)])
         try center.observe(two, "B")
@@ -66,7 +70,7 @@ struct ExcessTests {
         #expect(center.received(two).count == 10)
     }
 
-    @Test("E4: room that there is again is given at once")
+    @Test("E4: a raised in-flight quota unblocks waiting notifications at once")
     func raised() throws {
         try fill([client(50)])
         try center.observe(two, "B")
@@ -79,7 +83,7 @@ struct ExcessTests {
         #expect(center.received(two).count == 1)
     }
 
-    @Test("E4: what is given back counts as before")
+    @Test("E4: a process that has fallen below a lowered in-flight quota has its normal share again")
     func givenBack() throws {
         try fill([client(50), client(51), client(52)])
         try lower(.inFlightBytes, to: 65_536)
@@ -95,7 +99,7 @@ struct ExcessTests {
     }
 
     @Test(
-        "E4: where others give back so much that there is room again, those that were over get more", arguments: [2, 3])
+        "E4: an account above a lowered limit gets more when other accounts have freed enough of it", arguments: [2, 3])
     func othersGaveBack(count: Int) throws {
         let all = (0..<count).map { client(50 + $0) }
         for (number, one) in all.enumerated() {
@@ -110,7 +114,7 @@ struct ExcessTests {
         #expect(center.statistics.observers == 220)
     }
 
-    @Test("E4: one whose connections are known to be its own only later leaves room as if they had been before")
+    @Test("E4: connections identified as one process after a lowered limit leave space like one process")
     func knownLater() throws {
         let hogs = (0..<8).map { client(50 + $0) }
         for hog in hogs { for _ in 0..<20 { try center.observe(hog, "A") } }
@@ -147,7 +151,7 @@ struct ExcessTests {
     }
 
     @Test(
-        "E3, E4: one process whose connections are known to be its own only after a restart leaves room",
+        "E3, E4: a process whose connections are identified only after a restart leaves space for others",
         arguments: [-20, 4])
     func restarted(beyond: Int) throws {
         let hogs = (0..<8).map { client(50 + $0) }
@@ -177,7 +181,9 @@ struct ExcessTests {
         return next
     }
 
-    @Test("E3, E4: restarts leave no more room, whoever the connections turn out to belong to", arguments: [1, 4, 30])
+    @Test(
+        "E3, E4: restarts free no further space under a lowered limit, however connections are identified",
+        arguments: [1, 4, 30])
     func restartedAgain(perProcess: Int) throws {
         let hogs = (0..<30).map { client(50 + $0) }
         func identify(in center: Scenario) {
@@ -219,7 +225,7 @@ struct ExcessTests {
         return excess
     }
 
-    @Test("E3, E4: what was given back before a crash does not count for the next service either")
+    @Test("E3, E4: observers above a lowered limit that were removed before a crash do not count after it")
     func remembered() throws {
         center.center.remembersChanges = true
         let hogs = (0..<4).map { client(50 + $0) }
@@ -241,7 +247,9 @@ struct ExcessTests {
         #expect(excess(of: center) == [Excess(amount: 90, limit: 80)])
     }
 
-    @Test("E4: a small limit leaves room for one at least", arguments: [1, 2, 7, 8, 16, 63])
+    @Test(
+        "E4: a small lowered limit leaves space for at least one observer of another process",
+        arguments: [1, 2, 7, 8, 16, 63])
     func small(limit: Int) throws {
         for number in 0..<60 {
             center.identify(client(50 + number), as: UInt32(100 + number))
@@ -258,7 +266,7 @@ struct ExcessTests {
         #expect(throws: CenterError.self) { try center.observe(two, "A") }
     }
 
-    @Test("E4: those that keep more answers together than there may be now are not served, until there is room")
+    @Test("E4: callers that together exceed a lowered limit of reply bytes are not served until others leave")
     func answersOfSome() throws {
         let hogs = [one, two, three]
         for (number, hog) in hogs.enumerated() {
@@ -274,7 +282,7 @@ struct ExcessTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: what does not count goes with the connection to another account")
+    @Test("E4: the excess of a connection moves with it to another account")
     func identifiedLater() throws {
         try fill([client(50)])
         try lower(.inFlightBytes, to: 32_768)
@@ -287,7 +295,7 @@ struct ExcessTests {
         #expect(center.statistics.inFlightBytes == 0)
     }
 
-    @Test("E4: who keeps more answers than there may be now does not keep others from being served")
+    @Test("E4: a caller above a lowered limit of reply bytes does not keep others from being served")
     func answers() throws {
         center.identify(one, as: 1)
         center.stop(one)
@@ -305,7 +313,7 @@ struct ExcessTests {
         #expect(center.statistics.answerBytes == 0)
     }
 
-    @Test("E4: who has more observers than there may be now leaves room for those of others")
+    @Test("E4: a client above a lowered limit of observers leaves space for the observers of others")
     func observers() throws {
         center.identify(one, as: 1)
         for _ in 0..<200 { try center.observe(one, "A") }

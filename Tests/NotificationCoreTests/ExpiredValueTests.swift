@@ -6,7 +6,7 @@ import Testing
 
 /// A value whose time is over is gone for everybody who looks, and there is no timer: so each way of looking has to find
 /// that out. A new way is one more case of ``Look``, or of ``Room``.
-@Suite("R1, R2, R6: values whose time is over, by every way of looking", .limited)
+@Suite("R1, R2, R6: expired values in every kind of access", .limited)
 struct ExpiredValueTests {
     /// By what somebody finds out which values there are.
     enum Look: CaseIterable, Sendable {
@@ -41,7 +41,7 @@ struct ExpiredValueTests {
         return scene
     }
 
-    @Test("R1: expires-after seconds last as long as that", arguments: [1, 10, .max])
+    @Test("R1: a value expires exactly expires-after seconds after its post", arguments: [1, 10, .max])
     func expiry(seconds: UInt32) {
         for now in [0, 1, 999_999, 1_000_000, 1_234_567] as [Int64] {
             #expect(Clock.expiry(in: seconds, from: now) - now == Int64(seconds) * 1_000_000, "from \(now) on")
@@ -178,7 +178,7 @@ struct ExpiredValueTests {
         scene.clear()
     }
 
-    @Test("R1: until its time is over it is there", arguments: Look.allCases)
+    @Test("R1: a value exists for every kind of access until it expires", arguments: Look.allCases)
     func before(look: Look) throws {
         let (names, scene) = try found(look, after: 9)
         #expect(names == ["First", "Short", "Last"])
@@ -186,7 +186,7 @@ struct ExpiredValueTests {
     }
 
     @Test(
-        "R1, R6: from then on it is not, for nobody, and is counted once as expired, and not as lost",
+        "R1, R6: an expired value is invisible to every kind of read, and counts once as expired, not as lost",
         arguments: Look.allCases)
     func after(look: Look) throws {
         for seconds in [10, 1000] as [Int64] {
@@ -218,7 +218,7 @@ struct ExpiredValueTests {
     }
 
     @Test(
-        "R6, E4: what is over takes no room, not even of who has not looked since", arguments: Room.allCases,
+        "R6, E4: an expired value takes no space, even before its expiry is noticed", arguments: Room.allCases,
         PostingStyle.allCases)
     func room(room: Room, style: PostingStyle) throws {
         guard style != .atExit || !room.isOfAnother else { return }
@@ -249,7 +249,7 @@ struct ExpiredValueTests {
     }
 
     @Test(
-        "R6: one that waits in its poster's queue finds the room of one that is over when it is posted",
+        "R6: a queued retained post uses the space of a value that has expired when the post is made",
         arguments: Room.allCases)
     func roomFromQueue(room: Room) throws {
         for seconds in [9, 10] as [Int64] {

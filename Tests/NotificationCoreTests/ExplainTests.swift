@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What is said of a notification that would be posted, held against what becomes of one that is.
-@Suite("B3: why something arrives or not", .limited)
+@Suite("B3: explanations of delivery", .limited)
 struct ExplainTests {
     private let one: ClientName = ":1.1"
 
@@ -33,7 +33,7 @@ struct ExplainTests {
         try center.resume(one)
     }
 
-    @Test("Every behavior, state and interval: what is said is what happens", arguments: State.allCases)
+    @Test("An explanation predicts the delivery for every behavior, state and interval", arguments: State.allCases)
     func matrix(state: State) throws {
         var seen: Set<String> = []
         for behavior in SuspensionBehavior.allCases {
@@ -95,7 +95,7 @@ struct ExplainTests {
         #expect(seen.isSuperset(of: isSuspended ? ["sent", "resuming", "dropped"] : ["sent", "reading", "interval"]))
     }
 
-    @Test("R5: the shortest minimum interval is one, and is said")
+    @Test("R5: a minimum interval of 1 ms is in force, and appears in the explanation")
     func shortestInterval() throws {
         let center = Scenario()
         try center.observe(one, "A", interval: 1)
@@ -107,7 +107,7 @@ struct ExplainTests {
         }
     }
 
-    @Test("B3: a loss on the bus does not count as told before the client is told")
+    @Test("B3: an explanation shows a loss on the bus as unreported until the client is informed")
     func lossOnBus() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -126,7 +126,7 @@ struct ExplainTests {
         #expect(next.explanation(of: one, name: "A", object: "")?.isLossReported == true)
     }
 
-    @Test("What is not there, does not match, waits, gave way or was lost")
+    @Test("An explanation covers unknown clients, mismatches, and waiting, coalesced and lost notifications")
     func rest() throws {
         let center = Scenario([.queuedPerClient: 20])
         #expect(center.center.explanation(of: one, name: "A", object: "") == nil)
@@ -158,7 +158,7 @@ struct ExplainTests {
         #expect(try ask().isLossReported && ask().lastLoss == .queueFull && ask().status.flow == .open)
     }
 
-    @Test("R5: notifications that wait for the end of an interval are counted, those that were asked about")
+    @Test("R5: an explanation counts the throttled notifications of the requested name and object")
     func throttled() throws {
         let center = Scenario()
         try center.observe(one, "A", interval: 1000)
@@ -174,7 +174,7 @@ struct ExplainTests {
 
     // MARK: Overriding
 
-    @Test("A1, A2, S1: an override holds over the client's word and over activity, and what they say counts behind it")
+    @Test("A1, A2, S1: an override has precedence over SetSuspended and activity, which apply again after it")
     func override() throws {
         let center = Scenario()
         #expect(!center.override(one, true), "nobody knows it")
@@ -202,7 +202,7 @@ struct ExplainTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E3: an override outlives the service, with what the client said behind it", arguments: [true, false])
+    @Test("E3: an override survives a restart, with the client's own suspension behind it", arguments: [true, false])
     func restored(isSuspended: Bool) throws {
         let center = Scenario()
         center.center.remembersChanges = true

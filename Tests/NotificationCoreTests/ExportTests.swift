@@ -4,9 +4,9 @@ import CarillonTestLimits
 import Testing
 
 /// What other sessions are to get.
-@Suite("G1: what goes to other sessions", .limited)
+@Suite("G1: posts to all sessions", .limited)
 struct ExportTests {
-    @Test("It goes out when it is posted, to whoever matches here or not, and once")
+    @Test("A post to all sessions is exported once when it is posted, with or without local observers")
     func exported() throws {
         let center = Scenario()
         try center.observe(one, "Ding")
@@ -21,7 +21,7 @@ struct ExportTests {
         #expect(center.deliveries(one).map(\.notification.goesToAllSessions) == [true, false])
     }
 
-    @Test("G2: what comes by two ways is told once, whichever is first, and as a value it is kept for each")
+    @Test("G2: a post that arrives from two sources is delivered once, and retained once for each origin")
     func brought() throws {
         let center = Scenario()
         try center.observe(one, "Ding")
@@ -56,7 +56,7 @@ struct ExportTests {
         #expect(receipt.receivers == 0, "also behind a new connection")
     }
 
-    @Test("What waits goes out in its time, and what it took the place of does not")
+    @Test("A queued post is exported when it is posted, and a replaced post is not exported")
     func queued() throws {
         let center = Scenario()
         for object in ["1", "2"] {
@@ -71,7 +71,7 @@ struct ExportTests {
         #expect(center.exported.map(\.object) == ["2"], "the one that took its place was not meant for them")
     }
 
-    @Test("R8: the values that others have as well are known, and their ends are told, whatever brings those")
+    @Test("R8: the center lists the values for all sessions, and reports their ends of any cause")
     func values() throws {
         let center = Scenario()
         func told() -> [String] {
@@ -108,7 +108,7 @@ struct ExportTests {
         #expect(told() == ["Ding 4", "Ding 1"])
     }
 
-    @Test("G3: what is posted for somebody else says who that is")
+    @Test("G3: a post on behalf of an outside user carries the identity of that user")
     func identity() throws {
         let center = Scenario()
         try center.observe(one, "Ding")

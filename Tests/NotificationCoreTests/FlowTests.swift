@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Clients that do not read (`docs/flow-control.md`).
-@Suite("Flow", .limited)
+@Suite("Flow control of clients", .limited)
 struct FlowTests {
     let center = Scenario()
 
@@ -23,7 +23,7 @@ struct FlowTests {
 
     // MARK: The window
 
-    @Test("A4: a new client is asked once, before it gets anything")
+    @Test("A4: a new client is probed once, before its first notification")
     func firstProbe() throws {
         try center.observe(one, "A")
         #expect(center.probes[one] == 1)
@@ -31,7 +31,7 @@ struct FlowTests {
         #expect(center.probes[one] == 1)
     }
 
-    @Test("A4: a client is asked after every 64 messages")
+    @Test("A4: a client is probed after every 64 messages")
     func messagesPerProbe() throws {
         try center.observe(one, "A")
         try center.post(63, of: "A")
@@ -44,7 +44,7 @@ struct FlowTests {
         #expect(center.probes[one] == 3)
     }
 
-    @Test("A4: a client is asked after every 64 KiB")
+    @Test("A4: a client is probed after every 64 KiB")
     func bytesPerProbe() throws {
         try center.observe(one, "A")
         try center.post(3, of: "A", bytes: 20_000)
@@ -55,7 +55,7 @@ struct FlowTests {
         #expect(center.probes[one] == 3)
     }
 
-    @Test("A4: with two windows unanswered nothing more is sent, and what comes waits in its order")
+    @Test("A4: a client with two unacknowledged windows receives no more, and later notifications wait in order")
     func closes() throws {
         _ = try stoppedObserver()
         try center.post(200, of: "A")
@@ -76,7 +76,7 @@ struct FlowTests {
         #expect(center.status(one)?.queued == 16)
     }
 
-    @Test("A4: one answer opens one window")
+    @Test("A4: each answer to a probe opens one window")
     func oneAnswer() throws {
         _ = try stoppedObserver()
         try center.post(500, of: "A")
@@ -87,7 +87,7 @@ struct FlowTests {
         #expect(center.unanswered[one] == 2)
     }
 
-    @Test("A4: answers that were not asked for open nothing beyond two windows")
+    @Test("A4: unsolicited answers open no more than two windows")
     func strayAnswers() throws {
         _ = try stoppedObserver()
         for _ in 1...10 { center.answer(one) }
@@ -97,7 +97,9 @@ struct FlowTests {
         #expect(center.status(two) == nil)
     }
 
-    @Test("A4: flow triggers neither drop nor coalesce", arguments: SuspensionBehavior.allCases)
+    @Test(
+        "A4: a full window causes neither dropping nor coalescing, for every suspension behavior",
+        arguments: SuspensionBehavior.allCases)
     func noPolicy(_ behavior: SuspensionBehavior) throws {
         _ = try stoppedObserver(behavior)
         for _ in 1...300 { try center.post("A") }
@@ -106,7 +108,7 @@ struct FlowTests {
         #expect(center.statistics.coalesced == 0)
     }
 
-    @Test("A4, S1: what waited when the client was suspended is not coalesced with what is held")
+    @Test("A4, S1: notifications due before a suspension do not coalesce with notifications held during it")
     func suspendedWhileStopped() throws {
         _ = try stoppedObserver(.coalesce)
         for _ in 1...130 { try center.post("A") }
@@ -119,7 +121,7 @@ struct FlowTests {
         #expect(center.received(one).last?.serial == 133)
     }
 
-    @Test("A4: an answer does not deliver what is held")
+    @Test("A4: an answer to a probe does not deliver held notifications")
     func answerWhileSuspended() throws {
         _ = try stoppedObserver(.hold)
         try center.suspend(one)
@@ -128,7 +130,7 @@ struct FlowTests {
         #expect(center.received(one) == [])
     }
 
-    @Test("A4: nothing else waits for a client that stopped")
+    @Test("A4: other clients do not wait for a client that does not read")
     func others() throws {
         _ = try stoppedObserver()
         try center.observe(two, "A")
@@ -137,7 +139,7 @@ struct FlowTests {
         #expect(center.received(one).count == 128)
     }
 
-    @Test("A4: of a client that answered once nobody else is asked, however long it stops")
+    @Test("A4: a client that has answered once is never probed for socket backlog")
     func provenByItself() throws {
         _ = try stoppedObserver()
         try center.post(1000, of: "A")
@@ -149,7 +151,7 @@ struct FlowTests {
 
     // MARK: Clients that never answer
 
-    @Test("B6: of a client that never answered it is asked elsewhere whether it reads, when something waits for it")
+    @Test("B6: a client that never answered is probed for socket backlog when notifications wait for it")
     func asksElsewhere() throws {
         try silentObserver()
         try center.post(64, of: "A")
@@ -163,7 +165,7 @@ struct FlowTests {
         #expect(center.status(one)?.unconfirmed == 64)
     }
 
-    @Test("B6: one that reads all goes on for ever, and is never taken for one that answered")
+    @Test("B6: a client that reads without answering receives all, and still counts as unanswered")
     func readsWithoutAnswering() throws {
         try silentObserver()
         let posts = isQuick ? 2_000 : 10_000
@@ -174,7 +176,7 @@ struct FlowTests {
         #expect(center.status(one)?.flow == .unanswered)
     }
 
-    @Test("B6: where nothing tells, one window passes at a time, for ever")
+    @Test("B6: a client whose socket backlog is unknown receives one window per probe, without end")
     func nothingTells() throws {
         try silentObserver()
         let windows = isQuick ? 40 : 200
@@ -186,7 +188,7 @@ struct FlowTests {
         #expect(center.objects(one) == (1...64 * windows).map(String.init))
     }
 
-    @Test("B6: a finding that was not asked for opens nothing")
+    @Test("B6: an unsolicited result of a backlog probe opens no window")
     func strayFindings() throws {
         try silentObserver()
         center.backlogProbe(one, hasRead: true)
@@ -202,7 +204,7 @@ struct FlowTests {
         #expect(center.received(two).count == 128, "it answered, so that only answers count")
     }
 
-    @Test("A4: the first answer ends the asking; the answers of what was taken for read come first and open nothing")
+    @Test("A4: the first answer ends backlog probes, and answers for windows assumed acknowledged open none")
     func lateAnswers() throws {
         try silentObserver()
         try center.post(1000, of: "A")
@@ -219,7 +221,7 @@ struct FlowTests {
         #expect(center.status(one)?.flow == .waiting)
     }
 
-    @Test("A4: a client that never answers loses the oldest when its queue is full, and is told")
+    @Test("A4: a client that never answers loses its oldest notifications when its queue is full, and is informed")
     func silentOverflow() throws {
         center.center.limits[.queuedPerClient] = 10
         try silentObserver()
@@ -232,7 +234,7 @@ struct FlowTests {
         #expect(center.sequences(one).last == 100)
     }
 
-    @Test("A4: a client that comes again has nothing of what it owed before")
+    @Test("A4: a client that reconnects has no unacknowledged windows of its earlier connection")
     func comingAgain() throws {
         _ = try stoppedObserver()
         try center.post(500, of: "A")

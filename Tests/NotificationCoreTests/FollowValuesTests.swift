@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Which values there are, for whoever takes them elsewhere.
-@Suite("G5: which values there are", .limited)
+@Suite("G5: the list of retained values", .limited)
 struct FollowValuesTests {
     private let bridge: ClientName = ":1.7"
     private let other: ClientName = ":1.8"
@@ -22,7 +22,7 @@ struct FollowValuesTests {
         values.map { "\($0.name) \($0.object)" + ($0.identity?.origin?.host.map { " @\($0)" } ?? "") }
     }
 
-    @Test("All of them in the order of their serials, each once, in pieces of any size")
+    @Test("FollowValues lists each value once in the order of serials, in pages of any size")
     func pieces() throws {
         let center = Scenario()
         for name in ["B", "A", "C"] { try keep(name, "x", on: center) }
@@ -47,7 +47,7 @@ struct FollowValuesTests {
         #expect(try center.followValues(bridge, most: 0).isEmpty && center.followValues(bridge, after: .max).isEmpty)
     }
 
-    @Test("It is told once that one has gone, until it asks from the beginning; one that is replaced has not")
+    @Test("ValuesRemoved is sent once until the follower reads from the beginning, and not for replaced values")
     func removed() throws {
         let center = Scenario()
         for name in ["A", "B", "C", "D"] { try keep(name, on: center) }
@@ -68,7 +68,7 @@ struct FollowValuesTests {
         try center.center.checkInvariants()
     }
 
-    @Test("However it goes: with its poster, or when somebody sees that its time is over. Not by its own hand")
+    @Test("ValuesRemoved is sent for departed posters and noticed expiry, and not for the follower's own removals")
     func ways() throws {
         let center = Scenario()
         try keep("A", by: one, whileConnected: true, on: center)
@@ -87,7 +87,7 @@ struct FollowValuesTests {
         #expect(center.valueRemovals == [bridge, bridge])
     }
 
-    @Test("E5: who reads again is told again where the bus may have refused to carry that, unless it has asked since")
+    @Test("E5: a possibly refused ValuesRemoved is sent again when the follower reads, unless it read the list since")
     func refused() throws {
         let center = Scenario()
         for name in ["A", "B"] { try keep(name, on: center) }
@@ -106,7 +106,7 @@ struct FollowValuesTests {
         #expect(center.interestChanges.isEmpty, "it does not follow that")
     }
 
-    @Test("It ends with the client; who followed goes on doing so with the next process, and is told")
+    @Test("Following of values ends with the client, and survives a restart with a new ValuesRemoved")
     func restored() throws {
         let old = Scenario()
         old.center.remembersChanges = true
@@ -134,7 +134,7 @@ struct FollowValuesTests {
         }
     }
 
-    @Test("E4: a new client that there is no room for follows nothing")
+    @Test("E4: FollowValues of a new client beyond the limit of clients is refused")
     func full() throws {
         let center = Scenario([.clients: 1])
         try center.observe(one, "Ding")

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// The bookkeeping below ``InterestTests`` and ``FollowValuesTests``.
-@Suite("G4, G5: who follows, who knows, who is to be told", .limited)
+@Suite("G4, G5: bookkeeping of followers and their pending notices", .limited)
 struct FollowersTests {
     /// Three that follow, of which the first two know what holds.
     private func knowing() -> Followers {
@@ -18,7 +18,7 @@ struct FollowersTests {
         return followers
     }
 
-    @Test("Who knows is told once, in the order of the numbers, and again when it has asked again")
+    @Test("A follower that has read the list is notified once, in the order of numbers, until it reads again")
     func once() {
         var followers = knowing()
         #expect(followers.takeOutdated().isEmpty)
@@ -36,7 +36,7 @@ struct FollowersTests {
         #expect(followers.takeOutdated() == [two], "it still knew")
     }
 
-    @Test("A change for one is told to that one alone, if it knows")
+    @Test("A change for one follower is reported only to that follower, if it has read the list")
     func alone() {
         var followers = knowing()
         followers.changed(for: 0)
@@ -47,7 +47,7 @@ struct FollowersTests {
         #expect(followers.takeOutdated() == [two])
     }
 
-    @Test("Who asks before it was told is not told")
+    @Test("A follower that reads the list before its notice gets no notice")
     func askedMeanwhile() {
         var followers = knowing()
         followers.changed(forAllBut: nil)
@@ -55,7 +55,7 @@ struct FollowersTests {
         #expect(followers.takeOutdated() == [two])
     }
 
-    @Test("To follow again is nothing new")
+    @Test("Adding an existing follower changes no state")
     func again() {
         var followers = knowing()
         let isNew = followers.add(one, number: 0)
@@ -64,7 +64,7 @@ struct FollowersTests {
         #expect(followers.takeOutdated() == [one, two], "and changes nothing of what it knows")
     }
 
-    @Test("Nothing is left of who leaves, for the one that gets its number")
+    @Test("A removed follower leaves no state to a new follower with its number")
     func left() {
         var followers = knowing()
         followers.changed(for: 0)
@@ -80,7 +80,7 @@ struct FollowersTests {
         #expect(followers == Followers())
     }
 
-    @Test("Who followed before this process is told, if it has not asked yet")
+    @Test("A restored follower is notified unless it has read the list since")
     func restored() {
         var followers = knowing()
         for number in 0...3 { followers.notifyAgain(number) }

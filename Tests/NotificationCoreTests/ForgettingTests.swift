@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// Who uses nothing any more is not kept (D8, E4): a connection, and the account that it belongs to.
-@Suite("Forgetting", .limited)
+@Suite("Release of connections and accounts", .limited)
 struct ForgettingTests {
     let center = Scenario()
 
@@ -17,7 +17,7 @@ struct ForgettingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8: a client that left is not kept, nor is its process", arguments: [false, true])
+    @Test("D8: the state of a client that left, and of its process, is freed", arguments: [false, true])
     func client(isIdentified: Bool) throws {
         try center.observe(one, "A", "", .hold)
         if isIdentified { center.identify(one, as: 7) }
@@ -27,7 +27,7 @@ struct ForgettingTests {
         try expectNothingLeft()
     }
 
-    @Test("E4: a poster is kept as long as its posts wait")
+    @Test("E4: the state of a poster is kept while its posts are queued")
     func poster() throws {
         try center.post("A", style: .asap, from: one)
         try center.post("A", "x", style: .whenIdle, from: one)
@@ -38,7 +38,7 @@ struct ForgettingTests {
         try expectNothingLeft()
     }
 
-    @Test("E4, Q2: a poster whose queued post another one takes the place of is not kept")
+    @Test("E4, Q2: the state of a poster whose queued post was replaced is freed")
     func replaced() throws {
         try center.post("A", style: .asap, from: one)
         try center.post("A", coalescing: [.name], from: one)
@@ -46,7 +46,7 @@ struct ForgettingTests {
         try expectNothingLeft()
     }
 
-    @Test("E4: a caller is kept as long as a call of it waits")
+    @Test("E4: the state of a caller is kept while its calls wait")
     func caller() throws {
         center.keepCall(10, of: one)
         center.keepCall(20, of: one)
@@ -58,7 +58,7 @@ struct ForgettingTests {
         try expectNothingLeft()
     }
 
-    @Test("E4: a caller is kept as long as an answer to it is on its way")
+    @Test("E4: the state of a caller is kept while a reply to it is unacknowledged")
     func answered() throws {
         for _ in 0..<63 { #expect(center.answer(to: one)) }
         #expect(center.center.peers.keys.sorted() == [one])
@@ -66,7 +66,7 @@ struct ForgettingTests {
         try expectNothingLeft()
     }
 
-    @Test("D8: a stranger that leaves is not kept; whoever drives the center is told if something of it is there")
+    @Test("D8: an unregistered peer that leaves is freed, and reported as forgotten if it is identified or has replies")
     func stranger() throws {
         for name in [one, two, three] {
             center.stop(name)
@@ -79,7 +79,7 @@ struct ForgettingTests {
         try expectNothingLeft()
     }
 
-    @Test("A center that ends leaves nothing behind")
+    @Test("A released center frees its peers and accounts")
     func ends() throws {
         weak var account: Account?
         weak var peer: Peer?
@@ -95,7 +95,7 @@ struct ForgettingTests {
         #expect(account == nil && peer == nil)
     }
 
-    @Test("E4: an account that a connection moves away from is not kept")
+    @Test("E4: an account is freed when its last connection moves to another account")
     func moved() throws {
         try center.observe(one, "A")
         center.identify(one, as: 7)

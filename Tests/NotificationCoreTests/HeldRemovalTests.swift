@@ -4,11 +4,11 @@ import CarillonTestLimits
 import Testing
 
 /// Removing observers takes them out of what waits.
-@Suite("Removal from what is queued", .limited)
+@Suite("Removal of observers from queued notifications", .limited)
 struct HeldRemovalTests {
     let center = Scenario()
 
-    @Test("S1, D8: a removed observer is taken out of what is held")
+    @Test("S1, D8: held notifications are not delivered to a removed observer")
     func oneOfTwo() throws {
         let removed = try center.observe(one, "A", "", .hold)
         let kept = try center.observe(one, "A", "", .hold)
@@ -20,7 +20,7 @@ struct HeldRemovalTests {
         #expect(center.received(one).map(\.observers) == [[kept], [kept]])
     }
 
-    @Test("S1, D8: a held notification whose last observer went is not delivered, and leaves no hole")
+    @Test("S1, D8: a held notification whose last observer is removed is not delivered, and leaves no gap")
     func lastOne() throws {
         let removed = try center.observe(one, "A", "", .hold)
         try center.observe(one, "B", "", .hold)
@@ -38,7 +38,7 @@ struct HeldRemovalTests {
         #expect(center.statistics.dropped == 0)
     }
 
-    @Test("D8: removal by name takes only those of that name, and only one's own, out of what is held")
+    @Test("D8: removal by name affects only held notifications of that name and of the caller")
     func byName() throws {
         for client in [one, two] {
             try center.observe(client, "A", "", .hold)
@@ -54,7 +54,7 @@ struct HeldRemovalTests {
         #expect(try center.post("A") == 1, "the other's registration is there still")
     }
 
-    @Test("D8: removal by number takes only one's own")
+    @Test("D8: removal of another client's observer by number is refused")
     func byNumber() throws {
         let observer = try center.observe(one, "A", "", .hold)
         try center.observe(two, "A", "", .hold)
@@ -78,7 +78,7 @@ struct HeldRemovalTests {
         #expect(try center.post("A", "\u{E9}") == 1)
     }
 
-    @Test("A4: a removed observer is taken out of what waits for a client that does not read")
+    @Test("A4: a removed observer does not receive notifications that wait for its client to read")
     func ofAStoppedClient() throws {
         let removed = try center.observe(one, "A")
         let kept = try center.observe(one, "B")
@@ -92,7 +92,7 @@ struct HeldRemovalTests {
         #expect(center.happened(one) == [.delivered("B", to: [kept], sequence: 129)])
     }
 
-    @Test("S1: registering again does not bring back what was held for the removed observer")
+    @Test("S1: a new registration does not receive notifications held for a removed observer")
     func registeringAgain() throws {
         let removed = try center.observe(one, "A")
         try center.suspend(one)
@@ -107,7 +107,7 @@ struct HeldRemovalTests {
         #expect(center.received(one).map(\.serial) == [2])
     }
 
-    @Test("S1: coalescing goes on rightly after many notifications were taken out of the middle")
+    @Test("S1: coalescing is correct after removal of many notifications from the middle of the queue")
     func manyHoles() throws {
         let going = try center.observe(one, "A", "", .hold)
         try center.observe(one, "B", "", .coalesce)

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What waits for a client with many observers costs what it is, not that times the observers. Counted, not timed.
-@Suite("The cost of what waits", .limited)
+@Suite("The cost of waiting notifications", .limited)
 struct HoldingCostTests {
     private static let observers = 300
     private static let posts = 200
@@ -31,7 +31,7 @@ struct HoldingCostTests {
         #expect(steps >= 2 * Self.observers)
     }
 
-    @Test("E8: the steps of a check of the state are no steps of the next event", .enabled(if: StepMeter.isCounting))
+    @Test("E8: the steps of an invariant check do not count for the next event", .enabled(if: StepMeter.isCounting))
     func checks() throws {
         _ = try observe(.coalesce)
         try center.center.checkInvariants()
@@ -42,7 +42,7 @@ struct HoldingCostTests {
         #expect(!steps.isEmpty && steps.allSatisfy { $0 == 0 })
     }
 
-    @Test("C11, E4: what is held for the same observers has one list of them")
+    @Test("C11, E4: held notifications for equal observers share one list of observers")
     func held() throws {
         let observers = try observe(.hold)
         try center.suspend(one)
@@ -52,7 +52,7 @@ struct HoldingCostTests {
         #expect(listsInMemory == 1)
     }
 
-    @Test("C11, E4: so has what waits for a client that does not read")
+    @Test("C11, E4: notifications that wait for a client to read share one list of observers")
     func due() throws {
         let observers = try observe(.coalesce)
         center.stop(one)
@@ -65,7 +65,9 @@ struct HoldingCostTests {
         #expect(listsInMemory == 1)
     }
 
-    @Test("C11, E4: also when one of them is removed", arguments: [false, true])
+    @Test(
+        "C11, E4: waiting notifications still share one list after the removal of an observer",
+        arguments: [false, true])
     func removed(isSuspended: Bool) throws {
         let observers = try observe(.hold)
         if isSuspended { try center.suspend(one) } else { center.stop(one) }
@@ -79,7 +81,7 @@ struct HoldingCostTests {
         #expect(listsInMemory == 1)
     }
 
-    @Test("S1, E4: a notification that coalesces is replaced for all its observers at once, and its room used again")
+    @Test("S1, E4: a coalescing notification is replaced for all its observers at once, and its space is reused")
     func coalescing() throws {
         let observers = try observe(.coalesce)
         try center.suspend(one)
@@ -96,7 +98,7 @@ struct HoldingCostTests {
         #expect(center.received(one).map(\.observers) == Array(repeating: observers, count: 6))
     }
 
-    @Test("S1: observers that keep all stay with the older notification, those that coalesce go to the newer")
+    @Test("S1: a hold observer gets the older and the newer notification, and a coalesce observer only the newer")
     func mixed() throws {
         let holding = try center.observe(one, "A", "", .hold)
         let coalescing = try [center.observe(one, "A"), center.observe(one, "A")]
@@ -109,7 +111,7 @@ struct HoldingCostTests {
         #expect(center.statistics.coalesced == 0, "it is still there for one")
     }
 
-    @Test("E4: room is given back while the oldest go, one for each that comes")
+    @Test("E4: a full queue frees the space of its oldest notification for each new one")
     func overflow() throws {
         center.center.limits[.queuedPerClient] = 100
         try center.observe(one, "", "", .hold)

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Who posted, and what of it a receiver is told.
-@Suite("P1: who posted", .limited)
+@Suite("P1: identity of the poster", .limited)
 struct IdentityTests {
     private let one: ClientName = ":1.1"
     private let poster: ClientName = ":1.9"
@@ -19,7 +19,7 @@ struct IdentityTests {
         return center
     }
 
-    @Test("A notification says who posted it and when; one of nobody that is known does not say who")
+    @Test("A notification carries its time and the identity of its poster, if the poster is identified")
     func live() throws {
         let center = try scenario()
         try center.post("Ding", from: poster)
@@ -30,7 +30,9 @@ struct IdentityTests {
         #expect(notifications[0].byteCount == notifications[1].byteCount + who.byteCount, "E4: it counts")
     }
 
-    @Test("Held, and queued, it is still known when the poster has left", arguments: [PostingStyle.now, .whenIdle])
+    @Test(
+        "Held and queued notifications keep the identity of a poster that has left",
+        arguments: [PostingStyle.now, .whenIdle])
     func departed(style: PostingStyle) throws {
         let center = try scenario()
         try center.suspend(one)
@@ -41,7 +43,7 @@ struct IdentityTests {
         #expect(center.deliveries(one).map(\.notification.identity) == [who])
     }
 
-    @Test("A client is told what it asks for, from then on")
+    @Test("A client gets the details that it requested, from the next notification on")
     func details() throws {
         let center = try scenario()
         try center.setOptions(ClientOptionsChange(details: [.userID, .time]), of: one)
@@ -53,7 +55,7 @@ struct IdentityTests {
         #expect(center.deliveries(one).map(\.details.all) == [[.userID, .time], [.userID, .time], []])
     }
 
-    @Test("That it was posted to be kept, and when it is over, is told live and late, by the time of that moment")
+    @Test("Live and later deliveries of a value have equal details kept and expiry")
     func keptAndExpiry() throws {
         let center = Scenario()
         center.center.clock = Clock(
@@ -78,7 +80,7 @@ struct IdentityTests {
         #expect(deliveries.map(\.expiryTime) == [minute, nil, half, nil, minute, nil, nil])
     }
 
-    @Test("G3: what comes from outside says so, with who brought it; what comes from here can't be taken for it")
+    @Test("G3: a notification from outside carries its origin and its poster, and a local one has no origin")
     func outside() throws {
         let center = try scenario()
         let origin = try #require(try OutsideOrigin(host: "alpha", user: "anna"))
@@ -97,7 +99,7 @@ struct IdentityTests {
         #expect(center.deliveries(one).last?.notification.identity == Identity(userID: 1, origin: origin))
     }
 
-    @Test("G3: the name of a host or a user has 1 to 255 bytes; anything else is refused, and none is none")
+    @Test("G3: a host or user name has 1 to 255 bytes, and other names are refused")
     func noOrigin() throws {
         #expect(try OutsideOrigin(host: nil, user: nil) == nil)
         let longest = String(repeating: "x", count: 255)
@@ -112,7 +114,7 @@ struct IdentityTests {
         }
     }
 
-    @Test("Details have a number each, which is in the log, and their order is the contract's")
+    @Test("Each detail has a fixed number for the log, and details are in the documented order")
     func numbers() {
         #expect(Detail.allCases.map { Details($0).rawValue } == (0..<13).map { 1 << $0 })
         let words = "uid pid process app unit host user retained time kept expiry while-connected all-sessions".split(

@@ -8,7 +8,7 @@ import Testing
 struct ImmediateDeliveryTests {
     let center = Scenario()
 
-    @Test("S3: a delivery to a deliver-immediately observer flushes first and leaves the client suspended")
+    @Test("S3: a delivery to a deliver-immediately observer first flushes the queue and leaves the client suspended")
     func registered() throws {
         let holding = try center.observe(one, "A", "", .hold)
         let coalescing = try center.observe(one, "B", "", .coalesce)
@@ -27,7 +27,7 @@ struct ImmediateDeliveryTests {
     }
 
     @Test(
-        "S3: a post that asks for it flushes first and leaves the client suspended",
+        "S3: a post with deliver-immediately flushes the held queue and leaves the client suspended",
         arguments: SuspensionBehavior.allCases)
     func asked(_ behavior: SuspensionBehavior) throws {
         try center.observe(one, "A", "", .hold)
@@ -43,7 +43,7 @@ struct ImmediateDeliveryTests {
         #expect(center.names(one) == ["A", "B", "A"])
     }
 
-    @Test("S3: a post that asks for it treats every matching observer as deliver-immediately, also one that drops")
+    @Test("S3: a deliver-immediately post treats every matching observer as deliver-immediately, even with drop")
     func askedOfAll() throws {
         let observers = try SuspensionBehavior.allCases.map { try center.observe(one, "A", "", $0) }
         try center.suspend(one)
@@ -53,7 +53,7 @@ struct ImmediateDeliveryTests {
         #expect(center.received(one).count == 1)
     }
 
-    @Test("S3, D6: with one deliver-immediately observer all that do not drop get it now, and once")
+    @Test("S3, D6: a deliver-immediately observer causes one delivery at once to all observers that do not drop")
     func oneOfSeveral() throws {
         try center.observe(one, "A", "", .drop)
         let holding = try center.observe(one, "A", "", .hold)
@@ -95,7 +95,7 @@ struct ImmediateDeliveryTests {
         #expect(center.received(one).map(\.serial) == [1, 2, 4])
     }
 
-    @Test("S3: a post that asks for it is an ordinary one for an active client")
+    @Test("S3: a deliver-immediately post to an active client is delivered like any other")
     func activeClients() throws {
         try center.observe(one, "A")
         try center.post("A", "1")
@@ -104,7 +104,9 @@ struct ImmediateDeliveryTests {
         #expect(center.objects(one) == ["1", "2", "3"])
     }
 
-    @Test("S3, A4: towards a client that does not read, the order stays and nothing coalesces that is due")
+    @Test(
+        "S3, A4: for a client that does not read, immediate delivery keeps the order and due notifications do not coalesce"
+    )
     func toAStoppedClient() throws {
         try center.observe(one, "A", "", .coalesce)
         try center.observe(one, "B", "", .deliverImmediately)

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What others want, for whoever brings notifications from elsewhere.
-@Suite("G4: what others want", .limited)
+@Suite("G4: the list of names that other clients observe", .limited)
 struct InterestTests {
     private let bridge: ClientName = ":1.7"
     private let other: ClientName = ":1.8"
@@ -13,7 +13,7 @@ struct InterestTests {
         DistributedCenter.Wanted(names: names, any: any)
     }
 
-    @Test("Names of others, each once, in the order of their bytes; not one's own, nor a monitor's")
+    @Test("FollowInterest lists each name of other clients once, in byte order, without those of monitors")
     func names() throws {
         let center = Scenario()
         #expect(try center.followInterest(bridge) == wanted([]))
@@ -36,7 +36,9 @@ struct InterestTests {
         #expect(try center.followInterest(two) == wanted(["own"]))
     }
 
-    @Test("Piece by piece: so many at most, so large at most, one at least", arguments: [1, 2, 3, 7, 100])
+    @Test(
+        "FollowInterest returns pages within the limits of number and bytes, with at least one name each",
+        arguments: [1, 2, 3, 7, 100])
     func pieces(most: Int) throws {
         let center = Scenario()
         let names = (0..<20).map { String(repeating: "x", count: 1 + $0 % 4) + "\($0)" }
@@ -58,7 +60,7 @@ struct InterestTests {
         #expect(try center.followInterest(bridge, after: "xxxx3\u{1}", most: 1).names == ["xxxx7"])
     }
 
-    @Test("A piece may be as large as the room, and no larger")
+    @Test("A FollowInterest page may be as large as its limit of bytes, and no larger")
     func exactRoom() throws {
         let center = Scenario()
         for name in ["aa", "bb", "cc"] { try center.observe(one, name) }
@@ -66,7 +68,7 @@ struct InterestTests {
         #expect(try center.followInterest(bridge, room: 3).names == ["aa"])
     }
 
-    @Test("Who asked from the beginning is told once that something else is wanted, until it asks so again")
+    @Test("InterestChanged is sent once until the follower reads the list from the beginning")
     func told() throws {
         let center = Scenario()
         _ = try center.followInterest(bridge)
@@ -85,7 +87,7 @@ struct InterestTests {
         #expect(center.interestChanges == [bridge, bridge, bridge], "any name is something, too")
     }
 
-    @Test("What changes nothing for a client is not told to it")
+    @Test("InterestChanged is not sent for a change that leaves the follower's list unchanged")
     func untold() throws {
         let center = Scenario()
         try center.observe(one, "Ding")
@@ -110,7 +112,9 @@ struct InterestTests {
         #expect(center.interestChanges == [one, one])
     }
 
-    @Test("What several want is wanted by another as soon as one of them is another", arguments: [false, true])
+    @Test(
+        "A name observed by several clients is listed for each client as long as another client observes the name",
+        arguments: [false, true])
     func shared(isNamed: Bool) throws {
         let center = Scenario()
         let name = isNamed ? "Ding" : ""
@@ -129,7 +133,7 @@ struct InterestTests {
         #expect(try !isWanted(by: three))
     }
 
-    @Test("It ends with the client, and one that comes with its number is another")
+    @Test("Following of interest ends with the client, and is not inherited by a client with its number")
     func ended() throws {
         let center = Scenario()
         _ = try center.followInterest(bridge)
@@ -144,7 +148,7 @@ struct InterestTests {
         #expect(Set(center.interestChanges) == [bridge, other] && center.interestChanges.count == 2)
     }
 
-    @Test("E5: who reads again is told again where the bus may have refused to carry that, unless it has asked since")
+    @Test("E5: a possibly refused InterestChanged is sent again when the follower reads, unless it read the list since")
     func refused() throws {
         let center = Scenario()
         _ = try center.followInterest(bridge)
@@ -162,7 +166,7 @@ struct InterestTests {
         #expect(center.valueRemovals.isEmpty, "it does not follow those")
     }
 
-    @Test("E3: who follows goes on doing so with the next process, and is told that it may know less")
+    @Test("E3: following of interest survives a restart, and the follower gets one InterestChanged")
     func restored() throws {
         let old = Scenario()
         old.center.remembersChanges = true
@@ -194,7 +198,7 @@ struct InterestTests {
         }
     }
 
-    @Test("E4: a new client that there is no room for follows nothing")
+    @Test("E4: FollowInterest of a new client beyond the limit of clients is refused")
     func full() throws {
         let center = Scenario([.clients: 1])
         try center.observe(one, "Ding")

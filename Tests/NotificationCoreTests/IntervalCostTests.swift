@@ -13,7 +13,7 @@ struct IntervalCostTests {
         return center
     }
 
-    @Test("E4: the state of intervals counts at its size, and goes with its client")
+    @Test("E4: the state of intervals counts at its size, and is freed with its client")
     func counted() throws {
         let center = scenario()
         for _ in 0..<100 { try center.observe(one, interval: .max) }
@@ -29,7 +29,7 @@ struct IntervalCostTests {
         #expect(center.statistics.intervalBytes == 0 && center.statistics.queued == 0)
     }
 
-    @Test("E4: observers that wait count each for every notification: who reads gets them early, another loses some")
+    @Test("E4: throttled notifications count once per observer; the excess is sent early, or lost if unread")
     func manyWait() throws {
         for reads in [true, false] {
             let center = scenario([.queuedPerClient: 1000])
@@ -54,7 +54,7 @@ struct IntervalCostTests {
         }
     }
 
-    @Test("E4: where there is no room for what waits, intervals that nothing waits for are forgotten first")
+    @Test("E4: intervals without waiting notifications are forgotten first when a queue has no space")
     func idleGoesFirst() throws {
         let center = scenario([.queuedBytesPerClient: 40_000])
         try center.observe(one, "A", interval: .max)
@@ -68,7 +68,7 @@ struct IntervalCostTests {
         try center.center.checkInvariants()
     }
 
-    @Test("A busy name does not have the interval of a quiet one forgotten")
+    @Test("A busy name does not displace the interval of a rarely posted name")
     func quiet() throws {
         let center = scenario()
         center.center.checksInvariants = false
@@ -84,7 +84,7 @@ struct IntervalCostTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8: an observer that is removed from much does not come back", arguments: [1, 20])
+    @Test("D8: an observer removed from many throttled notifications receives none of them", arguments: [1, 20])
     func removedFromMuch(count: Int) throws {
         let center = scenario()
         center.center.checksInvariants = false
@@ -102,7 +102,7 @@ struct IntervalCostTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E8, M6: what is due beyond a slice goes later, and not in the next event")
+    @Test("E8, M6: due throttled notifications beyond a slice of 64 are sent later, and not by the next event")
     func slices() throws {
         let center = scenario()
         try center.observe(one, "A", interval: 1000)
@@ -121,7 +121,7 @@ struct IntervalCostTests {
         #expect(center.statistics.queued == 0)
     }
 
-    @Test("E8: an event for many observers and names takes few steps: looks, removals and suspensions")
+    @Test("E8: removal and suspension with many observers and throttled notifications take bounded steps")
     func steps() throws {
         let center = scenario()
         center.center.checksInvariants = false

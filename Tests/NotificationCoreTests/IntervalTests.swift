@@ -29,7 +29,7 @@ struct IntervalTests {
 
     private func tags(_ center: Scenario, _ client: ClientName = one) -> [Int] { center.received(client).map(\.tag) }
 
-    @Test("The first comes at once, then the newest at the end of each interval; the last of a burst always comes")
+    @Test("A burst arrives as its first notification, the newest at the end of each interval, and its last one")
     func burst() throws {
         let center = scenario()
         try center.observe(one, interval: 200)
@@ -52,7 +52,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("Each name and object has its own; so has each observer, and others of the client get all")
+    @Test("Intervals are separate for each name, object and observer, and other observers get all notifications")
     func apart() throws {
         let center = scenario()
         let slow = try center.observe(one, "A", interval: 300)
@@ -78,7 +78,7 @@ struct IntervalTests {
         #expect(center.received(one).map(\.serial) == [6, 4, 6])
     }
 
-    @Test("A client has one timer, and none while nothing waits")
+    @Test("A client has one interval timer, and none while no notification is throttled")
     func timers() throws {
         let center = scenario()
         try center.observe(one, interval: 100)
@@ -92,7 +92,7 @@ struct IntervalTests {
         #expect(center.intervalTimerCount == 1)
     }
 
-    @Test("A timer ends behind the interval, also where that is no whole number of milliseconds away")
+    @Test("An interval timer fires after the interval, even at a fraction of a millisecond")
     func fractions() throws {
         let center = scenario()
         let clock = center.center.clock
@@ -106,7 +106,7 @@ struct IntervalTests {
         #expect(tags(center) == [1, 2] && center.intervalTimerCount == 1)
     }
 
-    @Test("While suspended: drop gets nothing, immediate is thinned, coalesce and hold are as without an interval")
+    @Test("In a suspended client, drop gets none, deliver-immediately is throttled, coalesce and hold are not")
     func suspended() throws {
         let center = scenario()
         var ids: [SuspensionBehavior: ObserverID] = [:]
@@ -141,7 +141,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R5, E8: of more than can begin intervals on resume the newest do, whoever else gets it")
+    @Test("R5, E8: if a resume sends more notifications than may begin intervals, the newest begin them")
     func newestBegin() throws {
         let center = scenario()
         for _ in 0..<511 { try center.observe(one, "", "", .hold) }
@@ -160,7 +160,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: one for which there was no room is forgotten when a small one takes its place, and nobody waits for it")
+    @Test("E4: a throttled notification that is blocked on quota is replaced by a small one, which is sent")
     func smallTakesPlace() throws {
         let center = scenario([.inFlightBytes: 100_000])
         try center.observe(one, "A", interval: 100)
@@ -179,7 +179,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("Suspended: what is held is all there when the client is resumed, and its intervals begin then")
+    @Test("A resumed client gets all held notifications at once, and their intervals begin then")
     func held() throws {
         let center = scenario()
         try center.observe(one, "", "", .hold, interval: 100)
@@ -195,7 +195,7 @@ struct IntervalTests {
         #expect(tags(center, one).last == 6 && tags(center, two) == [5, 6])
     }
 
-    @Test("S3: what goes to a suspended client does not wait, and what waits for one comes behind what is held")
+    @Test("S3: an immediate delivery to a suspended client is not throttled, and a throttled one follows held ones")
     func immediately() throws {
         let center = scenario()
         let held = try center.observe(one, "A", "", .hold, interval: 100)
@@ -211,7 +211,7 @@ struct IntervalTests {
         #expect(center.received(one).last?.observers == [held, immediate])
     }
 
-    @Test("A notification that does not wait begins the interval of each of its observers, also the shortest")
+    @Test("A notification sent without waiting begins the interval of each of its observers, even 1 ms")
     func beginsForAll() throws {
         let center = scenario()
         let first = try center.observe(one, "A", "", .hold, interval: 1)
@@ -227,7 +227,7 @@ struct IntervalTests {
         #expect(center.received(one).map(\.observers) == [[first, second]])
     }
 
-    @Test("A notification that does not wait takes the place of the one that waits, also behind a kill")
+    @Test("A notification sent without waiting replaces the throttled one, also after a kill")
     func replacedAtOnce() throws {
         let center = scenario()
         try center.observe(one, "A", "", .deliverImmediately, interval: 100)
@@ -243,7 +243,7 @@ struct IntervalTests {
         #expect(tags(center) == [1, 3])
     }
 
-    @Test("E3: a delivery says whether its notification waited for an interval")
+    @Test("E3: a delivery says whether its notification was throttled")
     func throttled() throws {
         let center = scenario()
         try center.observe(one, interval: 100)
@@ -252,7 +252,9 @@ struct IntervalTests {
         #expect(center.deliveries(one).map(\.isDelayed) == [false, true])
     }
 
-    @Test("What waits never overtakes what was held and has no room to go", arguments: [false, true])
+    @Test(
+        "Throttled notifications never overtake held notifications that could not be sent yet",
+        arguments: [false, true])
     func behindHeld(isUrgent: Bool) throws {
         let center = scenario()
         try center.observe(one, "", "", .hold, mode: .eventTracking, interval: 100)
@@ -279,7 +281,7 @@ struct IntervalTests {
         #expect(last.values.allSatisfy { $0 == 303 })
     }
 
-    @Test("One that does not read gets the newest when it does, and nobody waits for it meanwhile")
+    @Test("A client that does not read gets the newest throttled notification when it reads, and has no timer before")
     func stopped() throws {
         let center = scenario()
         try center.observe(one, interval: 100)
@@ -300,7 +302,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E1, S4: what waits is bounded, and what has no room is told; with room to send nothing is lost")
+    @Test("E1, S4: throttled notifications are bounded; the excess is sent early, or reported as lost if unread")
     func bounded() throws {
         let center = scenario([.queuedPerClient: 100])
         try center.observe(one, interval: 60_000)
@@ -319,7 +321,9 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E3: what waits comes back with the service, once, and what had come does not", arguments: [false, true])
+    @Test(
+        "E3: throttled notifications are delivered once after a restart, and those sent before it are not",
+        arguments: [false, true])
     func comesBack(isStopped: Bool) throws {
         let center = scenario()
         let id = try center.observe(one, "A", interval: 1000)
@@ -338,7 +342,7 @@ struct IntervalTests {
         }
     }
 
-    @Test("E3: of several that took each other's place the newest comes back")
+    @Test("E3: the newest of several throttled notifications of a key is delivered after a restart")
     func newestComesBack() throws {
         let center = scenario()
         try center.observe(one, "A", interval: 1000)
@@ -360,7 +364,7 @@ struct IntervalTests {
         #expect(tags(next) == [4])
     }
 
-    @Test("What was kept while its client was suspended takes the place of what could not go before")
+    @Test("Notifications held during a suspension replace throttled ones that could not be sent before it")
     func replacedByHeld() throws {
         let center = scenario()
         let id = try center.observe(one, "A", "", .hold, interval: 5000)
@@ -383,7 +387,7 @@ struct IntervalTests {
         }
     }
 
-    @Test("E3: what comes back waits behind what is older, also when that has no room to go")
+    @Test("E3: a restored throttled notification waits behind older notifications that could not be sent yet")
     func comesBackBehind() throws {
         let center = scenario()
         try center.observe(one, "", "", .hold, interval: 100)
@@ -401,7 +405,7 @@ struct IntervalTests {
         #expect(next.statistics.queued == 0)
     }
 
-    @Test("D8: who removes an observer, or leaves, is not waited for")
+    @Test("D8: throttled notifications of removed observers and departed clients are not sent")
     func removed() throws {
         let center = scenario()
         let id = try center.observe(one, "A", interval: 100)
@@ -417,7 +421,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R2: a value begins the interval, and what expires while it waits is no loss")
+    @Test("R2: a retained value begins an interval, and a throttled notification that expires is no loss")
     func values() throws {
         let center = scenario()
         try center.post("A", retention: Retention())
@@ -430,7 +434,7 @@ struct IntervalTests {
         #expect(tags(center) == [1, 3])
     }
 
-    @Test("However many names there are within their intervals, what is known of them is bounded")
+    @Test("The remembered intervals are bounded for any number of names")
     func many() throws {
         let center = scenario()
         try center.observe(one, interval: .max)
@@ -444,7 +448,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E1: where too many names are known, those whose intervals are over go before those that are within theirs")
+    @Test("E1: beyond the number of remembered intervals, ended intervals are discarded before running ones")
     func manyOver() throws {
         let center = scenario()
         try center.observe(one, interval: 100)
@@ -461,7 +465,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("G3: what comes from elsewhere has intervals of its own, and takes the place of nothing else")
+    @Test("G3: each origin has its own minimum intervals, and a throttled notification replaces only its own origin's")
     func origins() throws {
         let center = scenario()
         try center.observe(one, "A", interval: 100)
@@ -474,7 +478,7 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
-    @Test("At random: never more often than that, each in its order, the last one always, each observer once")
+    @Test("In random runs, an observer's notifications of a key are an interval apart, in order, and include the last")
     func random() throws {
         for seed in 1...(isQuick ? 3 : 60) as ClosedRange<UInt64> {
             var generator = SeededGenerator(seed: seed)

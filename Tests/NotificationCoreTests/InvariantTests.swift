@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// The checks of what must hold: each finds the fault that it is there for.
-@Suite("Invariants", .limited)
+@Suite("Checks of the center's invariants", .limited)
 struct InvariantTests {
     /// A fault that the center does not make by itself, and the rule that it breaks.
     struct Fault: Sendable, CustomTestStringConvertible {
@@ -85,7 +85,7 @@ struct InvariantTests {
         return scenario.center
     }
 
-    @Test("Each fault is found, and named by its rule", arguments: faults)
+    @Test("The check of invariants detects each injected fault and names the broken rule", arguments: faults)
     func found(_ fault: Fault) throws {
         let center = try Self.center()
         try center.checkInvariants()

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("E1: limits", .limited)
 struct LimitsTests {
-    @Test("E1: the table has one row for every limit, with names as the bus shows them")
+    @Test("E1: the table of limits has one row per key, with a valid name, a default, a hard maximum and a reason")
     func table() {
         #expect(Limits.table.map(\.key) == Limits.Key.allCases)
         #expect(Set(Limits.table.map(\.key.rawValue)).count == Limits.table.count)
@@ -18,7 +18,8 @@ struct LimitsTests {
         }
     }
 
-    @Test("E1: limits begin as the table says, and each has a value of its own", arguments: Limits.Key.allCases)
+    @Test(
+        "E1: each limit starts at its default, and setting one limit changes no other", arguments: Limits.Key.allCases)
     func values(key: Limits.Key) {
         var limits = Limits()
         for other in Limits.Key.allCases { #expect(limits[other] == Limits.row(other).standard) }
@@ -28,7 +29,7 @@ struct LimitsTests {
         }
     }
 
-    @Test("E1: the standard values, and how far they can be raised")
+    @Test("E1: every limit has the expected default and hard maximum")
     func standardValues() {
         let rows = Limits.table.map { "\($0.key.rawValue) \($0.standard) \($0.hardMaximum)" }
         #expect(
@@ -49,7 +50,7 @@ struct LimitsTests {
             ])
     }
 
-    @Test("E1: nothing goes beyond the hard maximum", arguments: Limits.table.map(\.key))
+    @Test("E1: a limit set above its hard maximum is reduced to the hard maximum", arguments: Limits.table.map(\.key))
     func hardMaximum(key: Limits.Key) {
         var limits = Limits()
         let maximum = Limits.row(key).hardMaximum
@@ -64,7 +65,7 @@ struct LimitsTests {
     }
 
     @Test(
-        "E1: what is at the limit is accepted; over it, the error says which limit and its value",
+        "E1: a value at the limit is accepted, and the error beyond it names the limit and its value",
         arguments: Limits.Key.allCases)
     func check(key: Limits.Key) throws {
         var limits = Limits()

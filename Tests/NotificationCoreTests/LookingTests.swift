@@ -4,11 +4,11 @@ import CarillonTestLimits
 import Testing
 
 /// What can be looked at from outside.
-@Suite("Looking", .limited)
+@Suite("Statistics and status of clients and posters", .limited)
 struct LookingTests {
     let center = Scenario()
 
-    @Test("E1, E4: all that is kept counts at its size")
+    @Test("E1, E4: byte counts include the overhead of each queued notification, post, call and answer")
     func sizes() throws {
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -29,7 +29,7 @@ struct LookingTests {
         #expect(statistics.queued == 1 && statistics.queuedPosts == 1)
     }
 
-    @Test("E4: every signal to a client counts on its way")
+    @Test("E4: every control signal to a client counts in the in-flight bytes")
     func signals() throws {
         let observers = [try center.observe(one, "A"), try center.observe(one)]
         var expected: UInt64 = 0
@@ -48,7 +48,7 @@ struct LookingTests {
         expectOnTheWay(256 + 2 * 8)
     }
 
-    @Test("S4: a client was told of what it received; what waits and what it does not know of come on top")
+    @Test("S4: announced counts include sent notifications and reported losses, but no waiting or unreported ones")
     func told() throws {
         center.center.limits[.queuedPerClient] = 50
         try center.observe(one, "A", "", .hold)
@@ -64,7 +64,7 @@ struct LookingTests {
         #expect(center.center.announcedCounts(of: two) == nil)
     }
 
-    @Test("B3: a client is shown with what it posted, also what was lost, and with what it has not confirmed")
+    @Test("B3: a client's status counts its posts, including lost ones, and its unacknowledged notifications")
     func status() throws {
         try center.observe(one, "A")
         for _ in 0..<3 { try center.post("A", from: one) }
@@ -80,7 +80,7 @@ struct LookingTests {
         #expect(center.center.clientStatuses.count == 1)
     }
 
-    @Test("B3: who has posted is listed, the busiest first, whether it observes or not, and who is behind it")
+    @Test("B3: posters are listed by number of posts, with their identity, whether or not they observe")
     func posters() throws {
         func posters(_ most: Int = .max, without hidden: ClientName? = nil) -> [String] {
             center.center.posterStatuses(most: most) { $0 != hidden }.map { "\($0.name) \($0.posted) \($0.refused)" }
@@ -110,7 +110,7 @@ struct LookingTests {
         #expect(posters() == ["\(three) 0 1"])
     }
 
-    @Test("B3, E4: of those who only post no more are remembered than of all who call and are no clients")
+    @Test("B3, E4: the center remembers at most 1024 posters that are not clients")
     func manyPosters() throws {
         try center.observe(one, "A")
         for number in 1...3000 {
@@ -121,14 +121,14 @@ struct LookingTests {
         #expect(center.center.posterStatuses(most: .max) { _ in true }.count == 1024)
     }
 
-    @Test("E3: posts that an earlier process could not keep are counted")
+    @Test("E3: the statistics count posts lost by earlier processes")
     func lostPosts() {
         center.center.countLostPosts(3)
         center.center.countLostPosts(4)
         #expect(center.statistics.lostPosts == 7)
     }
 
-    @Test("D6: a list of observers has as many as it counts")
+    @Test("D6: the count of an observer list equals the number of its IDs")
     func observerLists() {
         let ids = (1...3).map { ObserverID(rawValue: $0) }
         #expect(ObserverList.one(ids[0]).count == 1 && ObserverList.one(ids[0]).ids == [ids[0]])

@@ -3,7 +3,7 @@ import CarillonCore
 import CarillonTestLimits
 import Testing
 
-@Suite("E4: everything together", .limited)
+@Suite("E4: limit of total memory", .limited)
 struct MemoryTests {
     private let one = client(1)
     private let two = client(2)
@@ -48,7 +48,7 @@ struct MemoryTests {
     }
 
     @Test(
-        "E4: nothing passes the total, whatever it is, and a process leaves others an eighth of it",
+        "E4: memory of every kind remains within the total, and a process leaves an eighth of it to others",
         arguments: Kind.allCases)
     func total(kind: Kind) throws {
         let center = scenario()
@@ -67,7 +67,7 @@ struct MemoryTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: calls have no room either, but the first few of somebody have")
+    @Test("E4: calls beyond the memory limit are not kept, except for the first calls of an account")
     func calls() throws {
         let center = scenario()
         var number = 0
@@ -83,7 +83,7 @@ struct MemoryTests {
         #expect(center.mayKeep(1000, of: client(7)))
     }
 
-    @Test("E4: what waits for clients gives way to the rest, down to an eighth; the largest pays, and is told")
+    @Test("E4: the largest queue gives way to other state, down to an eighth of memory, and its losses are reported")
     func givingWay() throws {
         let center = scenario()
         for client in [one, two] { try center.observe(client, client == one ? "A" : "B") }
@@ -109,7 +109,7 @@ struct MemoryTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4, R1: values that were left behind give way to everything else")
+    @Test("E4, R1: values of posters that left give way to other state")
     func leftValues() throws {
         let center = scenario()
         for number in 1...6 {
@@ -134,7 +134,7 @@ struct MemoryTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: an event takes away a bounded number of what is too much")
+    @Test("E4: one event removes a bounded number of waiting notifications when memory is exceeded")
     func bounded() throws {
         let center = scenario()
         try center.observe(one, "A")
@@ -149,7 +149,7 @@ struct MemoryTests {
         #expect(!center.center.isOverMemory && center.statistics.memoryBytes <= 30_000)
     }
 
-    @Test("E4: a client counts with what the service keeps of it")
+    @Test("E4: a client and its observers count in the used memory until the client leaves")
     func clients() throws {
         let center = Scenario()
         let before = center.statistics.memoryBytes

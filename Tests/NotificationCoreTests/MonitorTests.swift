@@ -53,7 +53,7 @@ struct MonitorTests {
         }
     }
 
-    @Test("A monitor sees what it matches, also what nobody else does, and is no receiver")
+    @Test("A monitor receives every matching post, also unmatched ones, and does not count as a receiver")
     func seesAll() throws {
         let stage = Stage()
         try stage.observe(one, "A")
@@ -66,7 +66,7 @@ struct MonitorTests {
         #expect(stage.received(two).map(\.name) == ["A", "B"])
     }
 
-    @Test("A client that observes and monitors is one receiver, and gets one notification for both")
+    @Test("A client with a monitor and an observer counts as one receiver and gets one notification for both")
     func both() throws {
         let stage = Stage()
         let (monitor, observer) = (try stage.monitor(one), try stage.observe(one, "A"))
@@ -76,7 +76,7 @@ struct MonitorTests {
         #expect(stage.received(one).map(\.observers) == [[monitor, observer], [monitor]])
     }
 
-    @Test("No poster waits for a monitor's turn")
+    @Test("A poster does not wait for deliveries to monitors")
     func turns() throws {
         let stage = Stage()
         try stage.monitor(one)
@@ -90,7 +90,7 @@ struct MonitorTests {
         #expect(stage.received(one).count == 3)
     }
 
-    @Test("S3: a monitor is never suspended, whatever its client is")
+    @Test("S3: a monitor is never suspended, and its deliveries include the held observers of its suspended client")
     func suspended() throws {
         let stage = Stage()
         try stage.monitor(one)
@@ -105,7 +105,7 @@ struct MonitorTests {
         #expect(stage.center.waiting(for: one) == 0)
     }
 
-    @Test("A4, E4: nobody is served at the pace of a client that monitors, and what it has no room for is lost to it")
+    @Test("A4, E4: a slow monitor causes no backpressure, and notifications beyond its queue limit are lost")
     func slow() throws {
         let stage = Stage([.queuedPerClient: 100])
         try stage.observe(two, "A")
@@ -140,7 +140,7 @@ struct MonitorTests {
         try stage.center.checkInvariants()
     }
 
-    @Test("S4: posts that nobody could serve are lost to a monitor, too, and unmatched where nobody else matched")
+    @Test("S4: lost posts are reported to a monitor, and count as unmatched if only monitors match")
     func lost() throws {
         let stage = Stage()
         try stage.monitor(one)
@@ -153,7 +153,7 @@ struct MonitorTests {
         #expect(stage.effects.contains { if case .dropped(one, 3, _, .overload, _) = $0 { true } else { false } })
     }
 
-    @Test("E3: it is remembered as what it is")
+    @Test("E3: the monitor option and the run-loop mode of an observer survive a restart")
     func survives() throws {
         let stage = Stage()
         stage.center.remembersChanges = true

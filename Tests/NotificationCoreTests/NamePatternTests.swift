@@ -5,10 +5,10 @@ import Testing
 @testable import CarillonCore
 
 /// Names as lists in the configuration have them.
-@Suite("P2, P3, G1, G2: which names a list has", .limited)
+@Suite("P2, P3, G1, G2: name patterns in configuration lists", .limited)
 struct NamePatternTests {
     @Test(
-        "D2, P3: a beginning ends with its dot, and has what is behind that, and not itself; all byte for byte",
+        "D2, P3: a prefix pattern matches the names below its dot, but not the prefix itself, byte for byte",
         arguments: [
             ("org.example.*", "org.example.Ding", true), ("org.example.*", "org.example.a.b", true),
             ("org.example.*", "org.example..", true), ("org.example.*", "org.example.", false),
@@ -28,11 +28,11 @@ struct NamePatternTests {
     }
 
     @Test(
-        "P3: a text with an asterisk that is not behind a dot and a beginning is no pattern, nor is an empty one",
+        "P3: an empty text, or one with a misplaced asterisk, is no valid pattern",
         arguments: ["", ".*", "**", "*.Ding", "org.*.Ding", "org.*.*", "org.example*", "org.example.**"])
     func refused(text: String) { #expect(NamePattern(text) == nil) }
 
-    @Test("What two lists have in common matches the names that both match")
+    @Test("The common patterns of two lists match exactly the names that both lists match")
     func common() throws {
         let texts = ["*", "a.*", "a.b.*", "a.b", "a.b.c", "a.", "a", "b.*", "a..*", ".a", "é", "e\u{301}"]
         let names = [

@@ -4,13 +4,13 @@ import Testing
 
 @testable import CarillonCore
 
-@Suite("S4: whose losses are told", .limited)
+@Suite("S4: sets of observers with losses", .limited)
 struct ObserverSetTests {
     private func list(_ numbers: some Sequence<Int>) -> ObserverList {
         ObserverList(numbers.map { ObserverID(rawValue: UInt64($0)) })
     }
 
-    @Test("Each observer is in it once, in the order of their numbers, whatever was added in which order")
+    @Test("A set of observers has each observer once, sorted by number, in any order of insertion")
     func union() {
         var random = SplitMix(state: 7)
         for _ in 0..<500 {
@@ -28,7 +28,7 @@ struct ObserverSetTests {
         }
     }
 
-    @Test("The places of some in a sorted list, whichever of both is longer")
+    @Test("The positions of wanted observers in a sorted list are found in few steps, whichever list is longer")
     func places() {
         var random = SplitMix(state: 8)
         func sorted(_ most: Int) -> [ObserverID] {
@@ -51,7 +51,7 @@ struct ObserverSetTests {
         #expect([many[0], many[16_383]].places(in: many) { $0 }.steps < 10)
     }
 
-    @Test("E8: the same list again costs a look at its cache lines")
+    @Test("E8: adding an equal list again to a set of observers costs far fewer steps than the first time")
     func again() {
         var set = ObserverSet()
         let all = list(0..<16_384)

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Order, serials and sequences.
-@Suite("Order", .limited)
+@Suite("Order, serials and sequence numbers", .limited)
 struct OrderTests {
     let center = Scenario()
 
@@ -15,7 +15,7 @@ struct OrderTests {
         for client in [one, two] { #expect(center.objects(client) == (1...200).map(String.init)) }
     }
 
-    @Test("D4: all observers see one global order, however they are suspended or slow meanwhile")
+    @Test("D4: all observers receive one global order, even if they are suspended or do not read for a time")
     func globalOrder() throws {
         let clients = [one, two, three]
         for client in clients { try center.observe(client, "", "", .hold) }
@@ -37,7 +37,7 @@ struct OrderTests {
         }
     }
 
-    @Test("D4: the serial counts every accepted post, also one that nobody matches, and no refused one")
+    @Test("D4: the serial counts every accepted post, including unmatched posts, and no refused post")
     func serials() throws {
         try center.observe(one, "A")
         try center.post("A")
@@ -62,7 +62,7 @@ struct OrderTests {
         #expect(center.received(one).map(\.serial) == [1, 3])
     }
 
-    @Test("D6: what drop and coalesce leave out makes no hole in the sequence, and is no loss")
+    @Test("D6: notifications discarded by drop or coalesce leave no hole in the sequence and are no loss")
     func noHoles() throws {
         try center.observe(one, "A", "", .coalesce)
         try center.observe(one, "B", "", .drop)
@@ -108,7 +108,7 @@ struct OrderTests {
         #expect(center.sequences(one) == [1, 2, 3])
     }
 
-    @Test("D3: a client that only posts is not known, and costs nothing")
+    @Test("D3: a connection that only posts does not become a client and is not watched")
     func posters() throws {
         try center.post("A", from: one)
         #expect(center.status(one) == nil)

@@ -5,9 +5,9 @@ import Testing
 @testable import CarillonCore
 
 /// Full queues.
-@Suite("Overflow", .limited)
+@Suite("Queue overflow", .limited)
 struct OverflowTests {
-    @Test("S4: a full held queue is delivered to a client that reads, which stays suspended")
+    @Test("S4: a full held queue is delivered to a suspended client that reads, and the client remains suspended")
     func flushOfAFullQueue() throws {
         let center = Scenario([.queuedPerClient: 3])
         try center.observe(one, "A", "", .hold)
@@ -27,7 +27,7 @@ struct OverflowTests {
         #expect(center.objects(one).last == "5")
     }
 
-    @Test("S4: a held queue that is full by its bytes is delivered, too")
+    @Test("S4: a held queue is delivered when its bytes come close to the limit")
     func flushByBytes() throws {
         let center = Scenario([.queuedBytesPerClient: 10_000])
         try center.observe(one, "A", "", .hold)
@@ -40,7 +40,7 @@ struct OverflowTests {
         #expect(center.losses(one) == [])
     }
 
-    @Test("S4: coalescing makes room, so that nothing has to go")
+    @Test("S4: coalescing keeps a held queue within its limit, so that the queue is not flushed")
     func coalescingMakesRoom() throws {
         let center = Scenario([.queuedPerClient: 2])
         try center.observe(one, "", "", .coalesce)
@@ -53,7 +53,7 @@ struct OverflowTests {
         #expect(center.status(one)?.queued == 2)
     }
 
-    @Test("S4: of a client that does not read the oldest go, and it is told how many before anything newer")
+    @Test("S4: a client that does not read loses its oldest notifications, and Dropped precedes newer ones")
     func dropsOldest() throws {
         let center = Scenario([.queuedPerClient: 3])
         let first = try center.observe(one, "A", "1", .hold)
@@ -88,7 +88,7 @@ struct OverflowTests {
         #expect(center.status(client)?.queued == 0)
     }
 
-    @Test("S4: of a suspended client that does not read the oldest go, and holes are as wide as Dropped said")
+    @Test("S4: a suspended client that does not read loses its oldest notifications, and Dropped matches the hole")
     func dropsOldestOfTheSuspended() throws {
         let center = Scenario([.queuedPerClient: 3])
         let observer = try center.observe(one, "A", "", .hold)
@@ -109,7 +109,7 @@ struct OverflowTests {
         #expect(center.sequences(one) == [136, 137, 138])
     }
 
-    @Test("S4: Dropped names every observer that missed one of the lost")
+    @Test("S4: Dropped names every observer that missed a lost notification")
     func observersOfTheLost() throws {
         let center = Scenario([.queuedPerClient: 1])
         let observers = try ["1", "2", "3", "4"].map { try center.observe(one, "A", $0, .hold) }
@@ -121,7 +121,7 @@ struct OverflowTests {
         #expect(center.happened(one).first == .dropped(3, of: Array(observers[..<3]), .queueFull))
     }
 
-    @Test("E4: of observers that it has removed a client is told no more than of some")
+    @Test("E4: an unreported loss names only a bounded number of removed observers")
     func removedObserversOfTheLost() throws {
         let center = Scenario([.queuedPerClient: 1])
         try center.observe(one, "A", "", .hold)
@@ -137,7 +137,7 @@ struct OverflowTests {
         #expect(kept.count >= 50 && kept.observers.count <= 300, "\(kept.count), \(kept.observers.count)")
     }
 
-    @Test("S1, S4: what was lost is not what a newer notification takes the place of")
+    @Test("S1, S4: a coalescing notification does not count as the replacement of a lost notification")
     func coalescingAfterLoss() throws {
         let center = Scenario([.queuedPerClient: 2])
         try center.observe(one, "", "", .coalesce)
@@ -153,7 +153,7 @@ struct OverflowTests {
         #expect(center.names(one) == ["A", "D"])
     }
 
-    @Test("S4: every gap is told of and logged once")
+    @Test("S4: each gap is reported by one Dropped signal and logged once")
     func severalGaps() throws {
         let center = Scenario([.queuedPerClient: 2])
         try center.observe(one, "A", "", .hold)
@@ -185,7 +185,7 @@ struct OverflowTests {
         #expect(expected == 128 + 69, "received and dropped are what was posted")
     }
 
-    @Test("S4: the queue of a client that does not read is full by its bytes, too")
+    @Test("S4: a queue that is full by bytes loses its oldest notifications if the client does not read")
     func dropsByBytes() throws {
         let center = Scenario([.queuedBytesPerClient: 10_000])
         try center.observe(one, "A", "", .hold)
@@ -200,7 +200,7 @@ struct OverflowTests {
         #expect(center.objects(one) == ["3", "4", "5"])
     }
 
-    @Test("E1: a notification that alone is larger than a queue may be is lost to a client that does not read")
+    @Test("E1: a notification larger than the queue limit is lost if the client does not read")
     func tooLargeForTheQueue() throws {
         let center = Scenario([.queuedBytesPerClient: 1000])
         let observer = try center.observe(one, "A")
@@ -215,7 +215,7 @@ struct OverflowTests {
         #expect(center.sequences(one) == [130])
     }
 
-    @Test("S4: one client that does not read costs the others nothing")
+    @Test("S4: other clients receive everything while one client does not read")
     func othersGoOn() throws {
         let center = Scenario([.queuedPerClient: 3])
         try center.observe(one, "A", "", .hold)
@@ -229,7 +229,7 @@ struct OverflowTests {
         #expect(center.status(two)?.dropped == 0)
     }
 
-    @Test("E1: a queue of as many bytes as the limit says is within it, and loses nothing")
+    @Test("E1: a queue with exactly the limit of bytes loses nothing")
     func exactBytes() throws {
         let center = Scenario([.queuedBytesPerClient: 3000])
         try center.observe(one, "A")
@@ -244,7 +244,7 @@ struct OverflowTests {
 
     // MARK: All queues together
 
-    @Test("E1: all queues together may have as many bytes as the limit says, and lose no more than has to go")
+    @Test("E1: all queues together may have exactly the total of bytes, and lose only the excess")
     func exactTotal() throws {
         let center = Scenario([.queuedBytes: 3000])
         try center.observe(one, "A")
@@ -260,7 +260,7 @@ struct OverflowTests {
         #expect(center.status(two)?.queued == 1)
     }
 
-    @Test("M6, E1: what is ready waits for its turn as long as all queues together are within the limit")
+    @Test("M6, E1: ready notifications wait in the send schedule until all queues together exceed their limit")
     func turnsWithinTheTotal() throws {
         let center = Scenario([.queuedBytes: 3000])
         try center.observe(one, "A")
@@ -271,7 +271,7 @@ struct OverflowTests {
         #expect(center.received(one).count == 4)
     }
 
-    @Test("E1: over the limit of all queues together the largest pays, and only it")
+    @Test("E1: beyond the total limit of all queues, only the largest queue loses notifications")
     func theLargestPays() throws {
         let center = Scenario([.queuedBytes: 30_000])
         try center.observe(one, "A", "", .hold)
@@ -297,7 +297,7 @@ struct OverflowTests {
         #expect(center.objects(two) == ["4", "5", "6", "7"])
     }
 
-    @Test("S4: when the largest queue is that of a suspended client that reads, it is delivered and nothing is lost")
+    @Test("S4: beyond the total limit, the largest queue is delivered without loss if its suspended client reads")
     func theLargestReads() throws {
         let center = Scenario([.queuedBytes: 28_000])
         try center.observe(one, "A", "", .hold)
@@ -314,7 +314,7 @@ struct OverflowTests {
         #expect(center.statistics.queued == 3)
     }
 
-    @Test("S4: when the limit was lowered below what waits, one client that does not read costs the others nothing")
+    @Test("S4: under a lowered total limit, only the client whose queue grows loses notifications")
     func loweredLimit() throws {
         let center = Scenario([.queuedBytes: 30_000])
         for (client, name) in [(one, "A"), (two, "B"), (three, "C")] {
@@ -335,7 +335,7 @@ struct OverflowTests {
         #expect([one, two, three].map { center.status($0)?.dropped } == [0, 1, 1])
     }
 
-    @Test("E8: where a limit was lowered, a post costs a client a part of its queue, and those that come take the rest")
+    @Test("E8: after a limit is lowered, each post removes at most 16,384 notifications of a client's queue")
     func loweredLimitInParts() throws {
         let center = Scenario()
         try center.observe(one, "A", "", .hold)
@@ -367,7 +367,9 @@ struct OverflowTests {
         #expect(center.status(one)?.queued == 0)
     }
 
-    @Test("E1: of equally large queues always the same one pays", arguments: 0..<8)
+    @Test(
+        "E1: among equally large queues, the choice of the queues that lose notifications is deterministic",
+        arguments: 0..<8)
     func ties(_ run: Int) throws {
         let center = Scenario([.queuedBytes: 10_000])
         let clients = (1...6).map { client(10 * run + $0) }

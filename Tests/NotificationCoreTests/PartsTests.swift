@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// What is more than one event may do, in parts (E8).
-@Suite("E8: work in parts", .limited)
+@Suite("E8: work in slices", .limited)
 struct PartsTests {
     private let poster: ClientName = ":1.9"
     private let part = DistributedCenter.partSize
@@ -50,7 +50,7 @@ struct PartsTests {
     }
 
     @Test(
-        "Q3: posts are withdrawn part by part; between the parts none of them is posted, and those of others are",
+        "Q3: posts are withdrawn in slices; between slices none of them is posted, and those of others are",
         arguments: ["", "A"])
     func withdrawal(name: String) throws {
         let center = try scenario(posts: 2 * part + 10)
@@ -70,7 +70,7 @@ struct PartsTests {
         #expect(try restored(center).queuedPosts == 0)
     }
 
-    @Test("Q3: what is left is posted again, in its order")
+    @Test("Q3: posts that remain after a withdrawal in slices are posted in order")
     func rest() throws {
         let center = try scenario(posts: part + 5)
         for number in 1...3 { try center.post("B", "\(number)", style: .asap, from: poster) }
@@ -81,7 +81,7 @@ struct PartsTests {
     }
 
     @Test(
-        "Q3, Q7: a post takes the place of many, and takes over from all of them",
+        "Q3, Q7: a post that replaces many posts does so in slices, and takes over the most urgent style",
         arguments: [PostingStyle.now, .whenIdle])
     func replacing(style: PostingStyle) throws {
         let center = try scenario(posts: 2 * part + 10)
@@ -103,7 +103,7 @@ struct PartsTests {
         try center.center.checkInvariants()
     }
 
-    @Test("Q3: few are taken out at once, and a post that is refused takes nothing out")
+    @Test("Q3: few coalesced posts are removed in one slice, and a refused post removes none")
     func notInParts() throws {
         let few = try scenario(posts: part)
         #expect(try removeCoalesced(few) && few.statistics.queuedPosts == UInt64(part))
@@ -113,7 +113,7 @@ struct PartsTests {
         #expect(many.statistics.queuedPosts == UInt64(part + 1) && !many.center.isRemovalInSlices)
     }
 
-    @Test("Q3: once a part is taken out, the post is not refused any more")
+    @Test("Q3: a coalescing post is no longer refused after its first slice of removals")
     func accepted() throws {
         let center = try scenario(posts: part + 1)
         #expect(try !removeCoalesced(center))
@@ -126,7 +126,7 @@ struct PartsTests {
         #expect(center.statistics.unretained == 1 && center.statistics.retained == 0)
     }
 
-    @Test("R4: what waited for the exit of its poster is released in one step, and keeps its order")
+    @Test("R4: at-exit posts are released in one bounded step when their poster leaves, in order")
     func exit() throws {
         let center = try scenario(posts: 3000, style: .atExit)
         try center.post("First", style: .asap, from: poster)
@@ -144,7 +144,7 @@ struct PartsTests {
         #expect(center.objects(one) == [""] + (0..<3000).map(String.init))
     }
 
-    @Test("Q7: one event posts fewer where many observers match")
+    @Test("Q7: one event makes fewer queued posts if many observers match")
     func matched() throws {
         let center = Scenario()
         for _ in 0..<500 { try center.observe(one, "A") }
@@ -156,7 +156,7 @@ struct PartsTests {
     }
 
     @Test(
-        "D8: one with much leaves part by part, is sent nothing meanwhile, and leaves nothing behind",
+        "D8: a client with much state leaves in slices, is sent no messages meanwhile, and leaves no state behind",
         arguments: [false, true])
     func leaving(isSuspended: Bool) throws {
         let center = Scenario()
@@ -188,7 +188,7 @@ struct PartsTests {
         #expect(!center.perform { effects in center.center.removeSlice(one, effects: &effects) })
     }
 
-    @Test("R3: values are removed part by part, and what is posted meanwhile stays")
+    @Test("R3: values are removed in slices, and a value posted between two slices remains")
     func values() throws {
         let center = Scenario()
         for number in 0..<part + 10 {

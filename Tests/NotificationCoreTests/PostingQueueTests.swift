@@ -6,7 +6,7 @@ import Testing
 /// Posts that wait in their poster's queue.
 @Suite("Q7: posting styles and coalescing", .limited)
 struct PostingQueueTests {
-    @Test("Q7: a queued post has no receivers yet; it is matched and gets its serial when it is posted")
+    @Test("Q7: a queued post has no receivers, and is matched and numbered only when it is posted")
     func matchedLater() throws {
         let center = Scenario()
         try center.observe(one, "A")
@@ -27,7 +27,7 @@ struct PostingQueueTests {
         #expect(!center.center.hasQueuedPosts(.asap) && !center.center.hasQueuedPosts(.whenIdle))
     }
 
-    @Test("Q1, D4: first in, first out within a style; now goes ahead of what is queued")
+    @Test("Q1, D4: queued posts are first in, first out within a style, and a post with style now precedes them")
     func order() throws {
         let center = Scenario()
         try center.observe(one)
@@ -42,7 +42,7 @@ struct PostingQueueTests {
         #expect(center.objects(one) == ["4", "2", "5", "1", "3"])
     }
 
-    @Test("Q7, M6: what is ready keeps waiting for its turn when no post is queued")
+    @Test("Q7, M6: a pass over an empty posting queue does not send ready notifications")
     func noneQueued() throws {
         let center = Scenario()
         center.center.remembersChanges = true
@@ -55,7 +55,7 @@ struct PostingQueueTests {
         #expect(center.names(one) == ["A"])
     }
 
-    @Test("Q3, Q7: a thousand coalesced posts are one, the newest")
+    @Test("Q3, Q7: a thousand coalescing posts become one post, the newest")
     func coalescing() throws {
         let center = Scenario()
         try center.observe(one)
@@ -68,7 +68,7 @@ struct PostingQueueTests {
     }
 
     @Test(
-        "Q3: similar are those that are equal in all parts of the mask; without one, none",
+        "Q3: posts are similar if they agree in all parts of the mask; without a mask no posts are similar",
         arguments: [
             ([], ["Ax", "Ay", "Bx", "A", "Ax"]), ([.name], ["Bx", "Ax"]), ([.object], ["Ay", "A", "Ax"]),
             ([.name, .object], ["Ay", "Bx", "A", "Ax"]),
@@ -85,7 +85,7 @@ struct PostingQueueTests {
         #expect(center.received(one).last?.tag == 5)
     }
 
-    @Test("Q3: no object is an object of its own; texts are compared byte for byte")
+    @Test("Q3: coalescing treats an absent object as one object, and compares objects byte for byte")
     func withoutObject() throws {
         let center = Scenario()
         try center.observe(one)
@@ -97,7 +97,7 @@ struct PostingQueueTests {
         #expect(center.received(one)[1].object.unicodeScalars.count == 2)
     }
 
-    @Test("Q3: it takes their place at the tail, with the more urgent style; immediately is kept, too")
+    @Test("Q3: a coalescing post goes to the tail, and inherits the most urgent style and deliver-immediately")
     func takesOver() throws {
         let center = Scenario()
         try center.observe(one, "", "", .hold)
@@ -110,7 +110,7 @@ struct PostingQueueTests {
         #expect(!center.center.hasQueuedPosts(.whenIdle))
     }
 
-    @Test("Q2: a post of now that coalesces takes the place of queued ones and goes out at once")
+    @Test("Q2: a coalescing post with style now replaces queued posts and is posted at once")
     func nowCoalesces() throws {
         let center = Scenario()
         try center.observe(one, "", "", .hold)
@@ -127,7 +127,7 @@ struct PostingQueueTests {
         #expect(center.statistics.coalesced == 2)
     }
 
-    @Test("Q7: coalescing is among the posts of one poster")
+    @Test("Q7: only posts of one poster coalesce")
     func posters() throws {
         let center = Scenario()
         try center.observe(one)
@@ -139,7 +139,7 @@ struct PostingQueueTests {
         #expect(center.received(one).map(\.tag) == [3, 4])
     }
 
-    @Test("Q7: posters take turns")
+    @Test("Q7: queued posts of several posters are posted alternately")
     func fairness() throws {
         let center = Scenario()
         try center.observe(one)
@@ -149,7 +149,7 @@ struct PostingQueueTests {
         #expect(center.names(one) == ["A", "B"])
     }
 
-    @Test("Q5: what is queued while the queue is emptied is of the next pass")
+    @Test("Q5: a post queued during a pass belongs to the next pass")
     func nextPass() throws {
         let center = Scenario()
         try center.observe(one)
@@ -160,7 +160,7 @@ struct PostingQueueTests {
         #expect(center.objects(one) == ["1", "2", "3", "1"])
     }
 
-    @Test("Q7: what a poster has queued is posted when it has left the bus")
+    @Test("Q7: the queued posts of a poster are posted after the poster has left the bus")
     func posterLeaves() throws {
         let center = Scenario()
         try center.observe(one)
@@ -171,7 +171,7 @@ struct PostingQueueTests {
         #expect(center.received(one).map(\.poster) == [two])
     }
 
-    @Test("E1: the queue of a poster is bounded; one over the bound is refused and changes nothing")
+    @Test("E1: a post beyond the limit of its poster's queue is refused and changes nothing")
     func limits() throws {
         let center = Scenario([.queuedPostsPerClient: 3])
         try center.observe(one)
@@ -188,7 +188,7 @@ struct PostingQueueTests {
         #expect(center.received(one).map(\.tag) == [1, 6, 3, 7], "posters take turns, coalescing makes room")
     }
 
-    @Test("E1: bytes are bounded for one poster and for all together")
+    @Test("E1: the bytes of queued posts are limited for each poster and in total")
     func byteLimits() throws {
         let center = Scenario([.queuedPostBytesPerClient: 10_000, .queuedPostBytes: 15_000])
         try center.post("A", bytes: 8000, style: .asap)
@@ -203,7 +203,7 @@ struct PostingQueueTests {
         #expect(center.statistics.queuedPosts == 1)
     }
 
-    @Test("A hundred thousand queued posts coalesce, each or all at once, and leave nothing behind")
+    @Test("A hundred thousand queued posts coalesce, in pairs and all at once, and leave no state behind")
     func many() throws {
         let center = DistributedCenter()
         var effects: [Effect] = []
@@ -230,7 +230,7 @@ struct PostingQueueTests {
         #expect(center.statistics.queuedPostBytes == 0)
     }
 
-    @Test("E3: what is queued comes back, in order; what was posted does not")
+    @Test("E3: queued posts are restored in order after a restart, and posted ones are not")
     func comesBack() throws {
         let old = Scenario()
         old.center.remembersChanges = true

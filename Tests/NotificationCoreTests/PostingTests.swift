@@ -38,7 +38,7 @@ struct PostingTests {
         #expect(tower.remove(of: ":1.1", name: "caf\u{E9}", object: "") == 1)
     }
 
-    @Test("D6: a notification comes once per client, with all of its observers that match, in their order")
+    @Test("D6: a notification arrives once per client, with all matching observers in registration order")
     func grouping() throws {
         let tower = Tower()
         let first = try tower.add(":1.1")
@@ -57,7 +57,7 @@ struct PostingTests {
         }
     }
 
-    @Test("C10: registered twice, the client hears it once, for both")
+    @Test("C10: a client with two equal observers gets one notification that names both")
     func twice() throws {
         let tower = Tower()
         let ids = [try tower.add(":1.1", "Ding"), try tower.add(":1.1", "Ding")]
@@ -65,7 +65,7 @@ struct PostingTests {
         #expect(tower.takeDeliveries().map(\.observers) == [.many(ids)])
     }
 
-    @Test("D4: serials are one global count of accepted posts; D6: sequences count each client's own, without holes")
+    @Test("D4: serials count all accepted posts; D6: sequence numbers count each client's notifications, without holes")
     func serialAndSequence() throws {
         let tower = Tower()
         try tower.add(":1.1", "Ding")
@@ -102,7 +102,7 @@ struct PostingTests {
         }
     }
 
-    @Test("D5: the poster gets its own posts like everyone else")
+    @Test("D5: a poster gets its own posts like any other client")
     func own() throws {
         let tower = Tower()
         let id = try tower.add(":1.1", "Ding")
@@ -110,7 +110,7 @@ struct PostingTests {
         #expect(tower.takeDeliveries().map(\.observers) == [.one(id)])
     }
 
-    @Test("D2, D3: who asks for nothing gets the standard: now, alone, and not at once to the suspended")
+    @Test("D2, D3: the default options are style now, no coalescing, and no immediate delivery to suspended clients")
     func standardOptions() throws {
         let post = PostOptions()
         #expect(!post.deliverImmediately)
@@ -132,7 +132,7 @@ struct PostingTests {
         #expect(center.statistics.queued == 1)
     }
 
-    @Test("N1: a post without a name is refused, and nothing changes")
+    @Test("N1: a post without a name is refused and changes nothing")
     func emptyName() throws {
         let tower = Tower()
         try tower.add(":1.1")
@@ -142,7 +142,7 @@ struct PostingTests {
         #expect(tower.center.statistics.posted == 0)
     }
 
-    @Test("N1: all clients share one notification, whose userInfo is the poster's")
+    @Test("N1: all clients share one notification object with the poster's userInfo")
     func shared() throws {
         let tower = Tower()
         try tower.add(":1.1")
@@ -156,7 +156,7 @@ struct PostingTests {
         #expect(notifications.allSatisfy { $0 === notifications[0] && $0.userInfo === payload })
     }
 
-    @Test("A notification that was delivered is kept nowhere")
+    @Test("A delivered notification is released")
     func released() throws {
         let tower = Tower()
         try tower.add(":1.1")
@@ -173,7 +173,7 @@ struct PostingTests {
         #expect(watched == nil)
     }
 
-    @Test("Statistics count posts, deliveries, what nobody heard, clients and observers")
+    @Test("Statistics count posts, deliveries, unmatched posts, clients and observers")
     func statistics() throws {
         let tower = Tower()
         try tower.add(":1.1", "Ding")

@@ -13,7 +13,7 @@ struct RefusedPostTests {
         .queuedPostsPerClient, .queuedPostBytesPerClient, .queuedPostBytes,
     ]
 
-    @Test("E1: nobody becomes a client by it, nothing is kept, queued, delivered or remembered", arguments: limits)
+    @Test("E1: a refused post creates no client, and is not retained, queued, delivered or logged", arguments: limits)
     func nothing(key: Limits.Key) throws {
         let styles: [PostingStyle] = [.now, .asap, .whenIdle, .atExit]
         var refused = 0

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("D2, D8: registrations at the distributed center", .limited)
 struct RegistrationTests {
-    @Test("D2: every registration has a number of its own, and is listed with what it was registered for")
+    @Test("D2: every registration has a unique number and is listed with its name, object and options")
     func listed() throws {
         let tower = Tower()
         let options = ObserverOptions(suspensionBehavior: .hold, automaticSuspension: false, runLoopMode: .modalPanel)
@@ -24,7 +24,7 @@ struct RegistrationTests {
         #expect(tower.center.registrations(of: ":1.3") == nil)
     }
 
-    @Test("D8: a client is watched from its first registration on, once")
+    @Test("D8: a client is watched once, from its first registration on")
     func watched() throws {
         let tower = Tower()
         try tower.add(":1.1", "Ding")
@@ -35,7 +35,7 @@ struct RegistrationTests {
         #expect(tower.forgotten.isEmpty)
     }
 
-    @Test("D8: removal by number: the client's own, once, and nobody else's")
+    @Test("D8: a client removes an observer by number only if the observer is its own, and only once")
     func removeByID() throws {
         let tower = Tower()
         let mine = try tower.add(":1.1", "Ding")
@@ -52,7 +52,7 @@ struct RegistrationTests {
         #expect(tower.takeDeliveries().map(\.observers.ids) == [[twin], [other]])
     }
 
-    @Test("D8: a number is never given out again")
+    @Test("D8: an observer's number is never reused")
     func numbers() throws {
         let tower = Tower()
         var last = try tower.add(":1.1", "Ding")
@@ -67,7 +67,7 @@ struct RegistrationTests {
     }
 
     @Test(
-        "D8: removal by name and object, empty = any, among the caller's own",
+        "D8: removal by name and object affects only the caller's observers, and an empty string means any",
         arguments: [
             ("Ding", "bell", [0]), ("Ding", "", [0, 1]), ("", "bell", [0, 2, 4]), ("", "", [0, 1, 2, 3, 4]),
             ("Dang", "", []), ("Ding", "gong", []), ("Dong", "bell", [4]),
@@ -88,7 +88,7 @@ struct RegistrationTests {
         #expect(tower.remove(of: ":1.3", name: "", object: "") == 0)
     }
 
-    @Test("D8: a client that leaves is forgotten with all that it had, and others keep theirs")
+    @Test("D8: a client that leaves is forgotten with its observers, and other clients keep theirs")
     func disappeared() throws {
         let tower = Tower()
         try tower.add(":1.1", "Ding")
@@ -120,7 +120,7 @@ struct RegistrationTests {
 
     // MARK: Limits (E1)
 
-    @Test("E1: names and objects as long as the limit are accepted, one byte more is not; nothing changes then")
+    @Test("E1: names and objects of the maximum length are accepted, and longer ones are refused without effect")
     func lengths() throws {
         let tower = Tower { limits in
             limits[.nameLength] = 4
@@ -138,7 +138,7 @@ struct RegistrationTests {
         #expect(tower.center.statistics.posted == 1)
     }
 
-    @Test("E1: observers of one client, of all clients, and clients are bounded; room that is freed can be used")
+    @Test("E1: clients, all observers and the observers of one client are limited, and removals free space")
     func counts() throws {
         let tower = Tower { limits in
             limits[.observersPerClient] = 2
@@ -159,7 +159,7 @@ struct RegistrationTests {
         #expect(tower.center.statistics.observers == 2)
     }
 
-    @Test("P3: what a client may have no longer goes, with what waits for it, and the client is told")
+    @Test("P3: revoked observers are removed with their waiting notifications, and the client is informed once")
     func revoked() throws {
         let center = Scenario()
         let gone = try center.observe(":1.1", "Ding", "", .hold)
@@ -179,7 +179,7 @@ struct RegistrationTests {
         #expect(center.happened(":1.1").count { if case .delivered = $0 { true } else { false } } == 1)
     }
 
-    @Test("P3, E5: who does not read is told when it does, all at once, and again where the bus may have refused that")
+    @Test("P3, E5: a client that reads again is informed of all revocations that it may not have received")
     func revokedUnread() throws {
         let center = Scenario()
         let ids = try ["A", "B", "C"].map { try center.observe(one, $0) }
@@ -195,7 +195,7 @@ struct RegistrationTests {
         #expect(center.revoked[one] == [ids[0], ids[0], ids[1], ids[2]], "nothing twice without a reason")
     }
 
-    @Test("P3, B6: a revocation that can't be sent has it found out whether a client reads that never answered")
+    @Test("P3, B6: an unsent revocation starts a socket backlog probe of a client that never answered")
     func revokedUnanswered() throws {
         let center = Scenario()
         center.stop(one)

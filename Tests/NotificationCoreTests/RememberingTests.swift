@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What is written for a later process: what has to survive, and nothing else.
-@Suite("E3: remembering", .limited)
+@Suite("E3: changes written to the recovery log", .limited)
 struct RememberingTests {
     /// An event that changes nothing that has to survive.
     struct Case: Sendable, CustomTestStringConvertible {
@@ -50,7 +50,7 @@ struct RememberingTests {
         },
     ]
 
-    @Test("What changes nothing that has to survive is not written", arguments: cases)
+    @Test("An event that changes no persistent state is not written", arguments: cases)
     func nothing(_ event: Case) throws {
         let center = Scenario()
         center.center.remembersChanges = true
@@ -72,7 +72,7 @@ struct RememberingTests {
         changes.map { "\($0)".prefix { $0 != "(" }.split(separator: ".").last.map(String.init) ?? "" }
     }
 
-    @Test("E3: a queued post is written as due before it counts as taken, so that a crash finds it in one place")
+    @Test("E3: a queued post is written as due before it is written as taken from its queue")
     func taken() throws {
         let center = Scenario()
         center.center.remembersChanges = true
@@ -88,7 +88,7 @@ struct RememberingTests {
         #expect(center.changes.count == before, "what was not accepted before is on its way")
     }
 
-    @Test("E3: so is a post that takes the place of queued ones")
+    @Test("E3: a coalescing post is written as a replacement of queued posts, then as due, then as sent")
     func replaced() throws {
         let center = Scenario()
         center.center.remembersChanges = true
@@ -102,7 +102,7 @@ struct RememberingTests {
         #expect(center.changes.count == before)
     }
 
-    @Test("Resuming whoever has nothing held is written as that alone")
+    @Test("Resuming a client without held notifications writes a single change")
     func resuming() throws {
         let center = Scenario()
         center.center.remembersChanges = true

@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonCore
 
 /// Replies on the bus, beside a channel (`docs/flow-control.md`).
-@Suite("F2, A4: replies beside a channel", .limited)
+@Suite("F2, A4: replies on the bus beside a channel", .limited)
 struct ReplyTests {
     private let center = Scenario()
 
@@ -25,7 +25,7 @@ struct ReplyTests {
         }
     }
 
-    @Test("A client that leaves its channel unread gets the replies to its calls, as long as it reads those")
+    @Test("A client that does not read its channel gets replies on the bus, as long as it reads those")
     func unreadChannel() throws {
         try leaveChannelUnread()
         for _ in 0..<50 {
@@ -37,7 +37,7 @@ struct ReplyTests {
         try center.center.checkInvariants()
     }
 
-    @Test("One that reads neither gets two windows of replies, and the rest in their order when it answers")
+    @Test("A client that reads neither channel nor bus gets two windows of replies, and the rest in order later")
     func unread() throws {
         try leaveChannelUnread()
         #expect(wereSentAtOnce(300) == 128)
@@ -52,7 +52,7 @@ struct ReplyTests {
     }
 
     @Test(
-        "A program of one thread answers no Ping while it waits for a reply: it is looked whether it has read the others"
+        "A single-threaded client that answers no Ping while it waits for a reply is probed by its socket backlog"
     )
     func synchronous() throws {
         try leaveChannelUnread()
@@ -67,7 +67,7 @@ struct ReplyTests {
         #expect(center.replyWitnesses[one, default: 0] < 20)
     }
 
-    @Test("So it is without a channel, for one that has answered before")
+    @Test("Without a channel, a waiting reply starts a socket backlog probe of a client that answered before")
     func withoutChannel() throws {
         try center.observe(one, "A")
         try center.post(100, of: "A")
@@ -80,7 +80,7 @@ struct ReplyTests {
         #expect(center.sentAnswers[one] == 1 && center.received(one).count > 228)
     }
 
-    @Test("Its own answer is the better witness: a finding behind that is of the past")
+    @Test("The result of a socket backlog probe is ignored after a later answer of the client")
     func lateFinding() throws {
         try center.observe(one, "A")
         try center.post(100, of: "A")
@@ -93,7 +93,7 @@ struct ReplyTests {
         #expect(center.status(one)?.unconfirmed == unconfirmed)
     }
 
-    @Test("Replies that are kept go before others, also when the channel has ended; then nothing is left of the line")
+    @Test("Queued replies precede newer ones, also after the channel's end, and the empty reply queue is removed")
     func afterChannel() throws {
         try leaveChannelUnread()
         #expect(wereSentAtOnce(130) == 128)

@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What of a log that an earlier process left fits, and the numbers that it used up.
-@Suite("Restored numbers", .limited)
+@Suite("Numbers restored from an earlier service", .limited)
 struct RestoredNumbersTests {
     private static func notification(_ serial: UInt64) -> Notification {
         Notification(
@@ -49,7 +49,7 @@ struct RestoredNumbersTests {
     private static func dropped(_ center: DistributedCenter) -> UInt64? { center.clientStatuses.first?.dropped }
 
     @Test(
-        "E3, D6: what had a number and may not have left is lost, with what could not be kept; no number is given twice"
+        "E3, D6: numbered notifications that may not have left, and unrecorded ones, are lost; no number is reused"
     )
     func unconfirmed() throws {
         var counts = ClientCounts(sequence: 10, delivered: 8, dropped: 2)
@@ -73,7 +73,7 @@ struct RestoredNumbersTests {
         try center.checkInvariants()
     }
 
-    @Test("E3, D6: that holds for the first of all, too, which is not sent again")
+    @Test("E3, D6: an unacknowledged first notification counts as lost after a restart and is not sent again")
     func firstOfAll() {
         var counts = ClientCounts(sequence: 1, delivered: 1)
         counts.unconfirmed = 1
@@ -84,7 +84,7 @@ struct RestoredNumbersTests {
         #expect(Self.seen(center) == ["lost 1 of [1, 2], service-restarted, up to 1", "serial 2 as 2"])
     }
 
-    @Test("E3, S4: it is one loss with what was lost before and not told")
+    @Test("E3, S4: unacknowledged notifications and an unreported loss become one loss after a restart")
     func unconfirmedAndLost() {
         var counts = ClientCounts(sequence: 10, delivered: 10, dropped: 0)
         counts.unconfirmed = 1
@@ -98,7 +98,7 @@ struct RestoredNumbersTests {
         #expect(Self.seen(center) == ["lost 5 of [1, 2], service-restarted, up to 14"])
     }
 
-    @Test("E3: a client for which nothing is open loses nothing")
+    @Test("E3: a client without unacknowledged notifications loses nothing at a restart")
     func nothingOpen() {
         let center = Self.center(ClientCounts(sequence: 10, delivered: 8, dropped: 2))
         #expect(center.restore(Self.due(20)))
@@ -108,7 +108,7 @@ struct RestoredNumbersTests {
         #expect(Self.dropped(center) == 2)
     }
 
-    @Test("E3: counts that nobody can have are taken for none")
+    @Test("E3: restored counts beyond the possible maximum are replaced by zero")
     func damaged() {
         let most: UInt64 = 1 << 60
         var tooMany: [ClientCounts] = [
@@ -129,7 +129,7 @@ struct RestoredNumbersTests {
         #expect(Self.seen(center) == ["lost 5 of [1, 2], service-restarted, up to 5"], "all of them may be open")
     }
 
-    @Test("E3: what is about a client that there is not does not fit; about one that there is, it does")
+    @Test("E3: logged changes of an unknown client are rejected, and those of a known client are accepted")
     func fits() {
         let ids = [ObserverID(rawValue: 1)]
         let post = PendingPost(
@@ -161,7 +161,7 @@ struct RestoredNumbersTests {
         #expect(center.statistics.clients == 0 && center.statistics.queuedPosts == 0)
     }
 
-    @Test("Q7, E3: a post that was taken out of turn leaves no queue behind")
+    @Test("Q7, E3: a queued post that was taken out of order leaves no empty queue behind")
     func takenOutOfTurn() throws {
         let center = Self.center()
         for poster in [one, two] {
@@ -179,14 +179,14 @@ struct RestoredNumbersTests {
         try center.checkInvariants()
     }
 
-    @Test("D4, E3: no number is taken beyond what anybody can come to")
+    @Test("D4, E3: a restored serial above the possible maximum is rejected")
     func greatest() {
         let center = Self.center()
         #expect(!center.restore(Self.due(1 << 60 + 1)))
         #expect(center.restore(Self.due(1 << 60)))
     }
 
-    @Test("E3, S4: a loss in the log counts once, whether or not the client was told")
+    @Test("E3, S4: a loss in the log counts once, whether or not Dropped was sent")
     func lossesOfTheLog() {
         let center = Self.center(ClientCounts(sequence: 4, delivered: 3, dropped: 1))
         for serial in [5, 6, 7] as [UInt64] { #expect(center.restore(Self.due(serial))) }
@@ -200,7 +200,7 @@ struct RestoredNumbersTests {
         #expect(Self.seen(center) == ["lost 1 of [1], queue-full, up to 5", "serial 7 as 6"])
     }
 
-    @Test("E3: what came back as due is remembered still, and as sent when it is")
+    @Test("E3: a restored due notification remains in the log until it is sent")
     func remembered() {
         let center = Self.center()
         #expect(center.restore(Self.due(5)))
@@ -213,7 +213,7 @@ struct RestoredNumbersTests {
         #expect(effects.count { if case .remember(.popped(one, .standard)) = $0 { true } else { false } } == 1)
     }
 
-    @Test("D4, E3: a serial comes back once, in whatever lane")
+    @Test("D4, E3: a serial is restored only once over all lanes")
     func onceInAllLanes() {
         let center = Self.center()
         for tens in 1...10 as ClosedRange<UInt64> { #expect(center.restore(Self.due(10 * tens))) }

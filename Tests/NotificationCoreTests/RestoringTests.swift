@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// Faults that the model found in what comes back after a restart, by their rules.
-@Suite("Restoring", .limited)
+@Suite("Restoration of state after a restart", .limited)
 struct RestoringTests {
     /// Three are lost to a client that has not answered, and it has not been told.
     private static let loss: [Step] = [
@@ -15,7 +15,7 @@ struct RestoringTests {
     private static let post = Step.post(poster: 1, name: 1, object: 0, bytes: 0, immediately: false, times: 1)
 
     @Test(
-        "E3, S4: what was lost counts once, whether or not the client was told before the restart",
+        "E3, S4: a loss counts once, whether or not it was reported to the client before the restart",
         arguments: [
             loss + [.restart],
             // The place of a post decides whether the log is as it grew, or written anew.
@@ -29,7 +29,9 @@ struct RestoringTests {
         #expect(difference == nil, "\(difference.map(String.init(describing:)) ?? "")")
     }
 
-    @Test("E3, P3: who comes back gets nothing before policy had its say", arguments: [true, false])
+    @Test(
+        "E3, P3: a restored client receives nothing until it is identified, and then only allowed notifications",
+        arguments: [true, false])
     func identity(isAllowed: Bool) throws {
         let old = Scenario()
         old.center.remembersChanges = true
@@ -53,7 +55,7 @@ struct RestoringTests {
     }
 
     @Test(
-        "E3, S1: a client that did not read when its suspension changed is told after a restart; others are not again")
+        "E3, S1: after a restart only clients that may not have read their suspension change are informed")
     func suspensionNoticePending() throws {
         let old = Scenario()
         old.center.remembersChanges = true
@@ -103,7 +105,7 @@ struct RestoringTests {
         }
     }
 
-    @Test("E3, P3: a client that may not know what policy took from it is told after a restart; others are not again")
+    @Test("E3, P3: an unacknowledged revocation is repeated after a restart, and an acknowledged one is not")
     func revocationOwed() throws {
         let old = Scenario()
         old.center.remembersChanges = true
@@ -170,7 +172,7 @@ struct RestoringTests {
         #expect(receivers == clients)
     }
 
-    @Test("D8, A4: who comes while the old ones come back is watched and probed once, and so are they")
+    @Test("D8, A4: during a restoration, new and restored clients are watched and probed once each")
     func comesMeanwhile() throws {
         let center = DistributedCenter()
         var effects: [Effect] = []
@@ -194,7 +196,7 @@ struct RestoringTests {
         #expect(delivered.count == 64)
     }
 
-    @Test("S2, S4, E3: who came back hears of its losses and of what waited first, then of what came meanwhile")
+    @Test("S2, S4, E3: a restored client gets its losses and waiting notifications before posts made meanwhile")
     func waitsForTheEnd() throws {
         let center = Self.center()
         #expect(center.restore(Self.waiting(false, 3, [1])))
@@ -250,7 +252,7 @@ struct RestoringTests {
     }
 
     @Test(
-        "E3: what waited for nobody who is there does not come back", arguments: [false, true],
+        "E3: notifications that waited for no existing observer are not restored", arguments: [false, true],
         [[], [3], [4]] as [[UInt64]])
     func nobody(isHeld: Bool, observers: [UInt64]) throws {
         let center = Self.center()
@@ -263,7 +265,8 @@ struct RestoringTests {
         try center.checkInvariants()
     }
 
-    @Test("E3: what comes back is for those observers that are there", arguments: [false, true])
+    @Test(
+        "E3: a restored notification is delivered only to those of its observers that exist", arguments: [false, true])
     func somebody(isHeld: Bool) throws {
         let center = Self.center()
         #expect(center.restore(Self.waiting(isHeld, 7, [2, 3, 4])))
@@ -276,7 +279,7 @@ struct RestoringTests {
         #expect(delivered == [[ObserverID(rawValue: 2)]])
     }
 
-    @Test("D4, E3: what is out of order does not come back, nor does a number that nobody can have given")
+    @Test("D4, E3: restored notifications with a serial that is out of order or impossible are rejected")
     func outOfOrder() throws {
         let center = Self.center()
         #expect(center.restore(Self.waiting(true, 7, [1])))
@@ -306,7 +309,7 @@ struct RestoringTests {
         #expect(serials.last == 8, "D4: the serial of what came back is not given again")
     }
 
-    @Test("E3: a loss that the log has of a client for which nothing waits is none")
+    @Test("E3: a logged loss of a client without waiting notifications is ignored")
     func lossOfNothing() {
         let center = Self.center()
         #expect(center.restore(.lost(one, .queueFull)))

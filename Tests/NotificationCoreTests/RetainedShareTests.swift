@@ -10,7 +10,7 @@ struct RetainedShareTests {
     private let one: ClientName = ":1.1"
     private let two: ClientName = ":1.2"
 
-    @Test("R6: what a bridge posts for many machines is bounded for each of them, whoever its users are")
+    @Test("R6: the values posted by a bridge are limited for each machine, with all users of it together")
     func shares() throws {
         let center = Scenario([.retainedPerClient: 2])
         func mayPost(_ object: String, _ host: String?, _ user: String?) throws -> Bool {
@@ -37,7 +37,7 @@ struct RetainedShareTests {
     }
 
     @Test(
-        "R6: a machine has no other share when the bridge that posts for it is started anew", arguments: [false, true])
+        "R6: a machine keeps its share of retained values when its bridge is restarted", arguments: [false, true])
     func restarts(isRestored: Bool) throws {
         var center = Scenario([.retainedPerClient: 3])
         let desk = try OutsideOrigin(host: "desk", user: "ann")
@@ -78,7 +78,7 @@ struct RetainedShareTests {
         try center.center.checkInvariants()
     }
 
-    @Test("R6: a post that goes behind its poster's end counts with all that have left", arguments: [10, 3000])
+    @Test("R6: an at-exit value counts with all values of its machine whose posters have left", arguments: [10, 3000])
     func behindTheEnd(bytes: Int) throws {
         let center = Scenario([.retainedPerClient: 3])
         let desk = try OutsideOrigin(host: "desk", user: "ann")
@@ -95,7 +95,7 @@ struct RetainedShareTests {
         #expect(Set(center.values().filter { $0.hasSuffix("@desk") }).count == 3, "\(center.values())")
     }
 
-    @Test("R6: the values of fifty machines with 400 each have room, and this machine's beside them")
+    @Test("R6: the default limits allow 400 values of each of fifty machines beside 2,000 local values")
     func fifty() throws {
         let center = Scenario()
         for host in 0..<50 {

@@ -44,7 +44,7 @@ struct RetainedTests {
 
     // MARK: R1
 
-    @Test("The last one of each name and object is kept, until it is removed")
+    @Test("The last retained post of each name and object is kept until it is removed")
     func lastOfEach() throws {
         let center = scenario()
         for (name, object) in [("A", "x"), ("A", "y"), ("B", ""), ("A", "x"), ("A", "")] {
@@ -63,7 +63,7 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
-    @Test("G3: a value from elsewhere is beside that of here, and beside those of other places; each has a removal")
+    @Test("G3: values of different origins exist beside each other, and each can be removed separately")
     func origins() throws {
         let center = scenario()
         try center.observe(one)
@@ -102,7 +102,7 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: who puts another value in the place of its own, and uses nothing else, goes on paying")
+    @Test("E4: a poster that replaces its own value and uses nothing else remains charged for the value")
     func replacesItsOwn() throws {
         let center = scenario()
         // Nobody said whose connection it is, and it is no client.
@@ -117,7 +117,7 @@ struct RetainedTests {
         #expect(center.statistics.retainedBytes == 0)
     }
 
-    @Test("What is retained is delivered as ever, and queued posts are kept when they are posted")
+    @Test("A retained post is delivered like any other, and a queued one becomes a value when it is posted")
     func posting() throws {
         let center = scenario()
         try center.observe(one)
@@ -128,7 +128,7 @@ struct RetainedTests {
         #expect(center.deliveries(one).map(\.isRetained) == [false])
     }
 
-    @Test("One that goes with its poster is none when that left while it waited, and nobody is told that it is")
+    @Test("A queued while-connected post is delivered without the mark of a value if its poster has left")
     func whileConnectedBehindTheQueue() throws {
         let center = Scenario()
         try center.setOptions(ClientOptionsChange(details: [.kept, .whileConnected]), of: one)
@@ -141,7 +141,7 @@ struct RetainedTests {
         #expect(center.statistics.retained == 0)
     }
 
-    @Test("One that stays while its poster is connected goes when that leaves, and no other")
+    @Test("A while-connected value is removed when its poster leaves, and other values remain")
     func whileConnected() throws {
         let center = scenario()
         try post("A", whileConnected: true, on: center)
@@ -157,7 +157,7 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
-    @Test("One that is queued and whose poster leaves first is posted and not kept")
+    @Test("A queued while-connected post whose poster leaves first is delivered and does not become a value")
     func leftWhileQueued() throws {
         let center = scenario()
         try center.observe(one)
@@ -167,7 +167,7 @@ struct RetainedTests {
         #expect(center.names(one) == ["A"] && center.values().isEmpty)
     }
 
-    @Test("One whose time is over is gone for everybody")
+    @Test("An expired value is neither readable nor sent to new observers")
     func expiry() throws {
         let center = scenario()
         try post("A", expiresAfter: 60, on: center)
@@ -184,7 +184,7 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
-    @Test("What waits longer than it may is not delivered, has no number, and is no loss")
+    @Test("A notification that expires while it is held gets no sequence number and is not counted as lost")
     func expiredWhileWaiting() throws {
         let center = scenario()
         try center.observe(one, "", "", .hold)
@@ -201,7 +201,7 @@ struct RetainedTests {
 
     // MARK: R2
 
-    @Test("An observer that asks gets what matches, in order, ahead of anything newer, with its serials")
+    @Test("A retained observer gets matching values in order, with their serials, before newer notifications")
     func atRegistration() throws {
         let center = scenario()
         for name in ["A", "B", "A", "C"] { try post(name, "x", on: center) }
@@ -218,7 +218,7 @@ struct RetainedTests {
         #expect(center.names(two) == ["A"], "who does not ask gets what is new")
     }
 
-    @Test("One that does not read gets it when it does, before anything newer; what was replaced since, once")
+    @Test("A client that does not read gets the current values when it reads, each once, before newer notifications")
     func stopped() throws {
         let center = scenario()
         try center.observe(one, "Z")
@@ -237,7 +237,7 @@ struct RetainedTests {
     }
 
     @Test(
-        "A suspended observer gets values as it gets notifications",
+        "A suspended observer receives values according to its suspension behavior",
         arguments: [SuspensionBehavior.drop, .coalesce, .hold, .deliverImmediately])
     func suspended(behavior: SuspensionBehavior) throws {
         let center = scenario()
@@ -256,7 +256,7 @@ struct RetainedTests {
         #expect(center.names(one) == now + ["C"])
     }
 
-    @Test("What is delivered immediately to a suspended client comes behind the values that waited")
+    @Test("A deliver-immediately post to a suspended client arrives behind the client's waiting values")
     func immediately() throws {
         let center = scenario()
         try post("A", on: center)
@@ -267,7 +267,7 @@ struct RetainedTests {
         #expect(center.names(one) == ["A", "B"])
     }
 
-    @Test("An observer that is removed, or leaves, is owed nothing")
+    @Test("A removed observer or a client that left gets no further values")
     func removed() throws {
         let center = scenario()
         for number in 1...300 { try post("A", "\(number)", on: center) }
@@ -284,7 +284,7 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
-    @Test("To who asks for that they come together")
+    @Test("A client with batches gets its values and a newer notification in order")
     func together() throws {
         let center = scenario()
         for number in 1...100 { try post("A", "\(number)", on: center) }
@@ -296,7 +296,7 @@ struct RetainedTests {
 
     // MARK: R6
 
-    @Test("It is bounded for each and for all, by number and by size, and charged to its poster")
+    @Test("Values are limited by number and bytes, per poster and in total, and charged to their poster")
     func limits() throws {
         let center = scenario([.retainedPerClient: 3, .retained: 5])
         func isRefused(_ key: Limits.Key, _ body: () throws -> Void) -> Bool {
@@ -328,7 +328,7 @@ struct RetainedTests {
         try bytes.center.checkInvariants()
     }
 
-    @Test("What comes out of a queue and finds no room is posted, and counted as not kept")
+    @Test("A queued retained post without space for its value is posted and counts as unretained")
     func noRoomFromQueue() throws {
         let center = scenario([.retainedPerClient: 1])
         try post("A", style: .whenIdle, on: center)
@@ -337,7 +337,7 @@ struct RetainedTests {
         #expect(center.values() == ["B"] && center.statistics.unretained == 1 && center.statistics.posted == 2)
     }
 
-    @Test("E3: values, and what is owed of them, outlive the process; one of a poster that left meanwhile does not")
+    @Test("E3: values and retained replays survive a restart, except while-connected values of posters that left")
     func restart() throws {
         let center = scenario()
         for number in 1...200 { try post("A", "\(number)", on: center) }
@@ -364,7 +364,7 @@ struct RetainedTests {
         #expect(again.values() == next.values())
     }
 
-    @Test("E8, R2: however many observers ask for values, an event looks for some, and all come before anything newer")
+    @Test("E8, R2: a resume with 8,000 retained replays takes bounded steps, and values precede newer notifications")
     func many() throws {
         let center = scenario()
         center.center.checksInvariants = false
@@ -387,7 +387,7 @@ struct RetainedTests {
     }
 
     @Test(
-        "R2, S2: what was held comes behind the values, however many observers have asked for some",
+        "R2, S2: held notifications follow the retained values, for any number of observers that requested values",
         arguments: [0, 500])
     func heldBehind(observers: Int) throws {
         let center = scenario()
@@ -404,7 +404,7 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E3, R2: values that are removed before an observer got them are not owed to it by the next process")
+    @Test("E3, R2: a retained replay whose values were all removed is not restored by the next process")
     func owedNoMore() throws {
         let center = scenario()
         for number in 1...200 { try post("A", "\(number)", on: center) }
@@ -420,7 +420,7 @@ struct RetainedTests {
         #expect(restored(center).center.clients[one]?.replays.isEmpty == true)
     }
 
-    @Test("E5, R2: an observer gets a value that the bus carries; of a larger one it is told as a loss")
+    @Test("E5, R2: a value too large for the bus is reported as a loss to a retained observer")
     func carried() throws {
         let center = scenario()
         try post("A", on: center)
@@ -443,7 +443,7 @@ struct RetainedTests {
         }
     }
 
-    @Test("E3, E4: a value of a poster that is no client comes back, and its removal leaves that poster as it is")
+    @Test("E3, E4: a value of a poster that is no client is restored, and its removal does not affect the poster")
     func restoredPoster() throws {
         let center = scenario()
         try post("A", on: center)
@@ -468,7 +468,7 @@ struct RetainedTests {
         let end: Int64?
     }
 
-    @Test("R1 R2 R3 R6 E3: at random, what is kept and what late observers get is what a table says")
+    @Test("R1 R2 R3 R6 E3: in random runs, the values and the replays to late observers equal those of a table")
     func random() throws {
         for seed in 1...(isQuick ? 2 : 80) as ClosedRange<UInt64> { try random(seed: seed) }
     }

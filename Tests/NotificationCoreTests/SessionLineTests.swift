@@ -4,7 +4,7 @@ import CarillonTestLimits
 import Testing
 
 /// What goes to another session, as far as that takes it.
-@Suite("G1: the line to another session", .limited)
+@Suite("G1: send queue to another session", .limited)
 struct SessionLineTests {
     /// A line, and what was taken out of it.
     private final class Line {
@@ -34,7 +34,7 @@ struct SessionLineTests {
         }
     }
 
-    @Test("As many as the window holds go, and the next when those are confirmed, all up to a number")
+    @Test("A session gets one window of notifications, and further ones after a cumulative confirmation")
     func window() {
         let line = Line()
         for item in 1...4 { #expect(line.append(item, byteCount: 1) == (item == 4 ? 1 : 0)) }
@@ -46,7 +46,7 @@ struct SessionLineTests {
         #expect(line.confirm(upTo: 1), "what is confirmed again changes nothing")
     }
 
-    @Test("The window and the queue are bounded by bytes as well, and one goes in any case")
+    @Test("The window and the queue are also limited by bytes, and an empty window takes one item of any size")
     func bytes() {
         let line = Line(window: 10, windowBytes: 10, queue: 10, queueBytes: 20)
         #expect(line.append(1, byteCount: 500) == 0)
@@ -58,7 +58,7 @@ struct SessionLineTests {
         #expect(line.append(5, byteCount: 1) == 0 && line.take() == [])
     }
 
-    @Test("The queue keeps exactly the bytes of its bound; a window that has the bytes of its own is full")
+    @Test("The queue may have exactly its limit of bytes, and a window with exactly its limit is full")
     func exactBytes() {
         let line = Line(window: 10, windowBytes: 10, queue: 10, queueBytes: 20)
         #expect(line.append(1, byteCount: 10) == 0 && line.append(2, byteCount: 10) == 0)
@@ -68,7 +68,7 @@ struct SessionLineTests {
         #expect(line.confirm(upTo: 1) && line.take() == [3])
     }
 
-    @Test("What was lost is told with the next that goes, once")
+    @Test("Losses are reported once, with the next notification that is sent")
     func told() {
         let line = Line(window: 1, queue: 1)
         for item in 1...3 { line.append(item, byteCount: 1) }
@@ -84,7 +84,7 @@ struct SessionLineTests {
         #expect(line.next()?.lost == 0)
     }
 
-    @Test("Where nothing is confirmed for long one goes at a time, until something is")
+    @Test("Without confirmations, notifications are sent one at a time until a confirmation arrives")
     func doubt() {
         let line = Line(window: 3, queue: 100)
         for item in 1...12 { line.append(item, byteCount: 1) }
@@ -100,7 +100,7 @@ struct SessionLineTests {
         #expect(line.last() == 9 && line.confirm(upTo: 9), "the last word goes whatever is on the way")
     }
 
-    @Test("A rate is full while it lets as much through at once as it ever does")
+    @Test("A rate limit is full again as soon as its whole burst is available")
     func fullRate() {
         var rate = RateLimit(perSecond: 10, burst: 5)
         #expect(rate.isFull(at: 0))
@@ -109,7 +109,7 @@ struct SessionLineTests {
         #expect(rate.isFull(at: 100_000) && rate.isFull(at: 1_000_000))
     }
 
-    @Test("So much at once, and so much a second")
+    @Test("A rate limit admits its burst at once and then its rate per second")
     func rate() {
         var rate = RateLimit(perSecond: 10, burst: 5)
         func takes(_ amount: Int = 1, at now: Int64) -> Bool { rate.take(amount, at: now) }

@@ -20,7 +20,7 @@ struct SuspensionChangeTests {
         #expect(center.happened(one) == [])
     }
 
-    @Test("S1: the client is told of each change, with its cause, and only of changes")
+    @Test("S1: a client is informed of each change of its suspension with the cause, and only of changes")
     func changes() throws {
         try center.observe(one)
         try center.observe(two)
@@ -34,7 +34,7 @@ struct SuspensionChangeTests {
         #expect(center.happened(two) == [])
     }
 
-    @Test("S1, E5: who reads again is told again where the bus may have refused that, unless it has confirmed it")
+    @Test("S1, E5: SuspensionChanged is repeated if the bus may have refused it and the client has not acknowledged it")
     func refused() throws {
         try center.observe(one)
         try center.suspend(one)
@@ -48,7 +48,7 @@ struct SuspensionChangeTests {
         #expect(center.happened(one) == [], "it has confirmed that")
     }
 
-    @Test("S1, E5: only what holds when it reads again")
+    @Test("S1, E5: a client that reads again is informed only of its current suspension")
     func refusedAndTakenBack() throws {
         try center.observe(one)
         center.stop(one)
@@ -60,7 +60,7 @@ struct SuspensionChangeTests {
         #expect(center.happened(one) == [.suspensionChanged(false, .explicit)])
     }
 
-    @Test("S2: a resumed client is told so before it gets what was held")
+    @Test("S2: a resumed client gets SuspensionChanged before its held notifications")
     func resumeIsToldFirst() throws {
         let observer = try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -73,7 +73,7 @@ struct SuspensionChangeTests {
             ])
     }
 
-    @Test("A2: FollowActivity takes the word back; with no activity known the client is active")
+    @Test("A2: FollowActivity ends an explicit suspension, and a client with unknown activity is active")
     func followActivity() throws {
         let observer = try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -85,7 +85,7 @@ struct SuspensionChangeTests {
             center.happened(one) == [.suspensionChanged(false, .none), .delivered("A", to: [observer], sequence: 1)])
     }
 
-    @Test("A2: FollowActivity tells a client that stays active that the cause is another")
+    @Test("A2: FollowActivity informs a client that remains active of its changed cause")
     func followActivityOfAnActiveClient() throws {
         try center.observe(one)
         try center.followActivity(one)
@@ -108,7 +108,7 @@ struct SuspensionChangeTests {
         #expect(center.watched == [one], "watched once")
     }
 
-    @Test("D8: a client that left is forgotten with all that was held, and is active when it comes again")
+    @Test("D8: a client that left is forgotten with its held notifications, and is active when it registers again")
     func disappearing() throws {
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -128,13 +128,13 @@ struct SuspensionChangeTests {
         #expect(center.sequences(one) == [1], "its sequence begins anew, and nothing of before is left")
     }
 
-    @Test("D8: a client that is not known can leave")
+    @Test("D8: the departure of an unknown client has no effect")
     func disappearingStranger() {
         center.disappear(one)
         #expect(center.forgotten == [])
     }
 
-    @Test("E1: over the limit of clients, suspending is refused and changes nothing")
+    @Test("E1: suspending a new client beyond the limit of clients is refused and changes nothing")
     func tooManyClients() throws {
         let center = Scenario([.clients: 1])
         try center.observe(one)

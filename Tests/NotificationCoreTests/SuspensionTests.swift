@@ -10,7 +10,7 @@ struct SuspensionTests {
 
     // MARK: The four behaviors
 
-    @Test("S1: drop gets nothing while suspended, nor on resume")
+    @Test("S1: a drop observer gets nothing while suspended, nor on resume")
     func drop() throws {
         try center.observe(one, "A", "", .drop)
         try center.suspend(one)
@@ -22,7 +22,7 @@ struct SuspensionTests {
         #expect(center.names(one) == ["A"])
     }
 
-    @Test("S1: coalesce keeps the last of a name and object")
+    @Test("S1: a coalesce observer keeps the newest notification of each name and object")
     func coalesce() throws {
         try center.observe(one, "A", "", .coalesce)
         try center.suspend(one)
@@ -49,7 +49,7 @@ struct SuspensionTests {
         #expect(center.received(one).map(\.serial) == [3, 4, 5])
     }
 
-    @Test("S1: coalescing keeps other names and other objects, also none")
+    @Test("S1: coalescing keeps notifications of other names and other objects, and without an object")
     func coalescingKeepsOthers() throws {
         try center.observe(one, "A")
         try center.observe(one, "B")
@@ -61,7 +61,7 @@ struct SuspensionTests {
         #expect(center.received(one).map { $0.name + $0.object } == ["Ax", "A", "Bx", "Ay"])
     }
 
-    @Test("S1: an observer of everything coalesces each name and object apart")
+    @Test("S1: an observer of all names coalesces each name and object separately")
     func wildcardCoalescesApart() throws {
         try center.observe(one)
         try center.suspend(one)
@@ -73,7 +73,7 @@ struct SuspensionTests {
         #expect(center.received(one).map(\.serial) == [5, 6, 7, 8])
     }
 
-    @Test("S1: coalescing does not ask who posted")
+    @Test("S1: notifications of different posters coalesce")
     func coalescingOfSeveralPosters() throws {
         try center.observe(one, "A")
         try center.suspend(one)
@@ -83,7 +83,7 @@ struct SuspensionTests {
         #expect(center.received(one).map(\.poster) == [three])
     }
 
-    @Test("S1: hold keeps all")
+    @Test("S1: a hold observer keeps all notifications while suspended")
     func hold() throws {
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -96,7 +96,7 @@ struct SuspensionTests {
         #expect(center.status(one)?.queued == 0)
     }
 
-    @Test("S1: deliver-immediately is delivered as if not suspended")
+    @Test("S1: a deliver-immediately observer gets notifications as if it were not suspended")
     func deliverImmediately() throws {
         let observer = try center.observe(one, "A", "", .deliverImmediately)
         try center.suspend(one)
@@ -107,7 +107,7 @@ struct SuspensionTests {
         #expect(center.names(one) == ["A"], "not again on resume")
     }
 
-    @Test("S1: one observer coalesces what another holds")
+    @Test("S1: one observer coalesces notifications that another observer holds")
     func coalescingBesideHolding() throws {
         let holding = try center.observe(one, "A", "", .hold)
         let coalescing = try center.observe(one, "A", "", .coalesce)
@@ -119,7 +119,7 @@ struct SuspensionTests {
         #expect(center.sequences(one) == [1, 2, 3])
     }
 
-    @Test("S1: two observers of different scope coalesce each for itself")
+    @Test("S1: two observers of different scope coalesce independently")
     func coalescingIsPerObserver() throws {
         let everything = try center.observe(one, "", "", .coalesce)
         let ofObject = try center.observe(one, "A", "x", .coalesce)
@@ -132,7 +132,7 @@ struct SuspensionTests {
         #expect(center.received(one).map(\.observers) == [[everything], [everything, ofObject]])
     }
 
-    @Test("S1: what is held for one observer does not name the one that drops")
+    @Test("S1: a notification held for one observer does not name an observer that drops")
     func droppingBesideHolding() throws {
         try center.observe(one, "A", "", .drop)
         let holding = try center.observe(one, "A", "", .hold)
@@ -174,7 +174,7 @@ struct SuspensionTests {
         #expect(center.status(two)?.isSuspended == false)
     }
 
-    @Test("S1: texts are the same byte for byte, also for coalescing")
+    @Test("S1: names and objects are compared byte for byte, also for coalescing")
     func textsByteForByte() throws {
         let (composed, decomposed) = ("\u{E9}", "e\u{301}")
         try center.observe(one)
@@ -189,7 +189,7 @@ struct SuspensionTests {
 
     // MARK: Resuming
 
-    @Test("S2: one queue in global order over all observers and behaviors")
+    @Test("S2: a suspended client has one queue in global order over all observers and behaviors")
     func globalOrder() throws {
         try center.observe(one, "A", "", .hold)
         try center.observe(one, "B", "", .coalesce)
@@ -203,7 +203,7 @@ struct SuspensionTests {
         #expect(center.received(one).map(\.serial) == [2, 3, 4, 5, 6])
     }
 
-    @Test("S2: resume delivers everything before anything newer")
+    @Test("S2: a resume delivers all held notifications before newer ones")
     func resumeFlushesFirst() throws {
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -215,7 +215,7 @@ struct SuspensionTests {
         #expect(center.objects(one) == ["old", "newer", "newest"])
     }
 
-    @Test("S2: what waits because the client does not read goes out before anything newer, too")
+    @Test("S2: a client that does not read at its resume later gets all held notifications before newer ones")
     func resumeOfABusyClient() throws {
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -229,7 +229,7 @@ struct SuspensionTests {
         #expect(center.sequences(one) == Array(1...301))
     }
 
-    @Test("S2: what was delivered on resume is not delivered again")
+    @Test("S2: a notification delivered on resume is not delivered again")
     func resumeOnce() throws {
         try center.observe(one, "A", "", .hold)
         try center.suspend(one)
@@ -242,7 +242,7 @@ struct SuspensionTests {
         #expect(center.objects(one) == ["1", "2"])
     }
 
-    @Test("S5: many changes of suspension between posts neither lose nor repeat nor reorder")
+    @Test("S5: many changes of suspension between posts cause no loss, duplicate or reordering")
     func manyChanges() throws {
         try center.observe(one, "A", "", .hold)
         for number in 1...500 {

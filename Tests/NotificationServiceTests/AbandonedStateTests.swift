@@ -10,7 +10,7 @@ import Testing
 /// The files that services left for buses that are gone.
 @Suite("E3: state of other buses", .serialized, .limited)
 struct AbandonedStateTests: StateTests {
-    @Test("E3: state of a bus that is gone is removed by the next service; that of one that lives stays, and is of use")
+    @Test("E3: the next service removes the state of a dead bus and keeps the usable state of live buses")
     func otherBuses() throws {
         let (gone, idle, busy, new) = (try PrivateBus(), try PrivateBus(), try PrivateBus(), try PrivateBus())
         let runtime = ["XDG_RUNTIME_DIR": try #require(new.environment["XDG_RUNTIME_DIR"])]
@@ -39,7 +39,7 @@ struct AbandonedStateTests: StateTests {
         #expect(try clients[2].post("Ding") == 1, "\(next.transcript)")
     }
 
-    @Test("E3: a bus whose address another one has is gone")
+    @Test("E3: the state of a bus is removed if another bus has its address")
     func sameAddress() throws {
         let directory = try TemporaryDirectory()
         let bus = try PrivateBus()
@@ -53,7 +53,7 @@ struct AbandonedStateTests: StateTests {
         #expect(try names(directory) == ["aa.counts", "aa.log", "bb.counts", "bb.log"])
     }
 
-    @Test("E3, E4: of buses of which nothing can be known the newest stay, in a number and size that are bounded")
+    @Test("E3, E4: of buses that can't be checked, only the newest states are kept, up to a number and a size")
     func unknown() throws {
         let directory = try TemporaryDirectory()
         for number in 1...20 {

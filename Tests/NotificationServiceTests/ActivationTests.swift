@@ -8,7 +8,7 @@ import Testing
 /// Bus activation, which dbus-daemon does by itself (dbus-broker leaves it to systemd).
 @Suite("D1: bus activation", .serialized, .limited)
 struct ActivationTests {
-    @Test("D1: the first AddObserver starts the service, and observes")
+    @Test("D1: the first AddObserver call starts the service and registers the observer")
     func addObserver() throws {
         let bus = try PrivateBus(activations: [.service()])
         #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
@@ -23,7 +23,7 @@ struct ActivationTests {
         #expect(client.signals.map(\.observers) == [[observer]])
     }
 
-    @Test("D1: the first Post starts the service; nobody can have observed it")
+    @Test("D1: the first Post call starts the service and matches no observer")
     func post() throws {
         let bus = try PrivateBus(activations: [.service()])
         let client = try Client(on: bus)
@@ -32,7 +32,7 @@ struct ActivationTests {
         kill(pid, SIGTERM)
     }
 
-    @Test("D1: many first calls at once start one service, and all are answered")
+    @Test("D1: the first calls of many clients start one service, and all are answered")
     func many() throws {
         let bus = try PrivateBus(activations: [.service()])
         let clients = try (0..<20).map { _ in try Client(on: bus) }
@@ -42,7 +42,7 @@ struct ActivationTests {
         #expect(try clients[0].post("Ding") == 20)
     }
 
-    @Test("E3: killed, the service is started again by the next call")
+    @Test("E3: the next call starts a killed service again, with its observers")
     func restarted() throws {
         let bus = try PrivateBus(activations: [.service()])
         let client = try Client(on: bus)

@@ -9,7 +9,7 @@ import Testing
 
 /// Whoever waits for the answer to a call knows that all is on its way that was posted before. It holds for every method
 /// but those of suspension, which comes ahead of what is due, and however long the call had to wait itself.
-@Suite("M6: answers come behind what was accepted before", .limited)
+@Suite("M6: replies behind the notifications of earlier posts", .limited)
 struct AnswerOrderTests {
     /// Why calls are not served as they come.
     enum Delay: CaseIterable, Sendable {
@@ -63,7 +63,9 @@ struct AnswerOrderTests {
 
     private static let count = 12
 
-    @Test("M6: by every method, and however long it waited", arguments: Last.allCases, Delay.allCases)
+    @Test(
+        "M6: the reply to any method arrives behind the notifications of earlier posts, after any delay of the call",
+        arguments: Last.allCases, Delay.allCases)
     func order(last: Last, delay: Delay) throws {
         // What goes on a channel ends with the connection, and nobody gets a channel from a service that has none.
         guard !(delay == .connection && [.channel, .openChannel].contains(last)) else { return }

@@ -10,7 +10,7 @@ import Testing
 
 /// What has been sent counts as carried when a barrier comes out that the service itself has sent, and by nothing that
 /// anybody else does.
-@Suite("E6: whose barrier is believed", .limited)
+@Suite("E6: forged barriers", .limited)
 struct BarrierBeliefTests {
     /// What a stranger sends for a barrier.
     enum Forgery: CaseIterable, Sendable {
@@ -76,7 +76,9 @@ struct BarrierBeliefTests {
         }
     }
 
-    @Test("A4, E6: a Ping goes behind the service's own barrier, whatever strangers send", arguments: Forgery.allCases)
+    @Test(
+        "A4, E6: a client is probed only after the service's own barrier, despite forged barriers",
+        arguments: Forgery.allCases)
     func ping(forgery: Forgery) throws {
         let stage = try ServiceStage()
         let client = stage.join()
@@ -97,7 +99,7 @@ struct BarrierBeliefTests {
     }
 
     @Test(
-        "E5, E6: what the bus may not have carried is announced when it closes the connection, whatever strangers sent",
+        "E5, E6: possible losses are announced when the bus disconnects the service, despite forged barriers",
         arguments: Forgery.allCases)
     func losses(forgery: Forgery) throws {
         let stage = try ServiceStage()
@@ -117,7 +119,7 @@ struct BarrierBeliefTests {
     }
 
     @Test(
-        "F2, E6: a channel counts as had by its client when the bus has carried it, whatever strangers send",
+        "F2, E6: a channel counts as delivered only when the bus has carried the reply, despite forged barriers",
         arguments: Forgery.allCases)
     func channel(forgery: Forgery) throws {
         let stage = try ServiceStage()

@@ -43,7 +43,7 @@ struct BusAtExitTests {
         return program
     }
 
-    @Test("It is posted when its poster is killed, and is that poster's", arguments: BusKind.available)
+    @Test("An at-exit post is sent when its poster is killed, with that poster's name", arguments: BusKind.available)
     func killed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -63,7 +63,9 @@ struct BusAtExitTests {
         #expect(try queuedPosts(other) == 0)
     }
 
-    @Test("What is coalesced or taken back is not; the rest comes in its order", arguments: BusKind.available)
+    @Test(
+        "Coalesced or withdrawn at-exit posts are not sent, and the others arrive in order",
+        arguments: BusKind.available)
     func withdrawn(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -86,7 +88,9 @@ struct BusAtExitTests {
         #expect(observer.signals.map(\.serial) == [1, 2, 3, 4])
     }
 
-    @Test("It survives the service, and is posted where its poster left in between", arguments: BusKind.available)
+    @Test(
+        "At-exit posts survive restarts of the service, and are sent if their poster left meanwhile",
+        arguments: BusKind.available)
     func acrossAKill(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -110,7 +114,7 @@ struct BusAtExitTests {
         #expect(try observer.call(Get(name: "Stays")).count == 1)
     }
 
-    @Test("A hundred posters that are gone at once are heard of, each once", arguments: BusKind.available)
+    @Test("The at-exit posts of a hundred posters that leave together arrive once each", arguments: BusKind.available)
     func hundred(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -127,7 +131,7 @@ struct BusAtExitTests {
         #expect(observer.signals.count == 1000)
     }
 
-    @Test("What makes no sense is refused, by the name of the option")
+    @Test("An at-exit post with while-connected is refused by the name of the option")
     func refused() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)

@@ -20,7 +20,9 @@ struct BusBatchTests {
         PostMany(try (first..<first + count).map { try PostCall(name: name, userInfo: ["n": .int64(Int64($0))]) })
     }
 
-    @Test("Each post gets its outcome; one that is refused does not stop the others", arguments: BusKind.available)
+    @Test(
+        "Each post of a call gets its own outcome, and a refused post does not stop the others",
+        arguments: BusKind.available)
     func outcomes(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -48,7 +50,7 @@ struct BusBatchTests {
         #expect(service.isRunning)
     }
 
-    @Test("D3: calls of a client are answered in their order, behind what they caused", arguments: BusKind.available)
+    @Test("D3: calls of a client are answered in the order of the calls", arguments: BusKind.available)
     func answersInOrder(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -65,7 +67,9 @@ struct BusBatchTests {
         #expect(answered == Array(0..<400))
     }
 
-    @Test("Without an answer errors are counted and logged with the sender, each", arguments: BusKind.available)
+    @Test(
+        "Each error in a call without a reply is counted, and the call is logged with its sender",
+        arguments: BusKind.available)
     func unanswered(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -92,7 +96,9 @@ struct BusBatchTests {
         }
     }
 
-    @Test("Who asked for batches gets every notification so, and no other client does", arguments: BusKind.available)
+    @Test(
+        "A client with batches gets every notification in a batch, and other clients get single notifications",
+        arguments: BusKind.available)
     func together(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -122,7 +128,7 @@ struct BusBatchTests {
     }
 
     @Test(
-        "E4: a call with thousands of posts does not keep others waiting, nor overtake them",
+        "E4: a call with thousands of posts does not delay other callers, and no later post overtakes it",
         arguments: BusKind.available)
     func large(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -149,7 +155,7 @@ struct BusBatchTests {
         #expect(service.isRunning)
     }
 
-    @Test("E1: more posts than one call may have are refused, all of them")
+    @Test("E1: a call with more posts than the limit is refused as a whole")
     func tooMany() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus)
@@ -164,7 +170,7 @@ struct BusBatchTests {
         #expect(service.isRunning)
     }
 
-    @Test("E3: the word about batches survives a kill, and each notification of a batch counts as carried or not")
+    @Test("E3: the batches option survives a kill, and each notification of a batch arrives once or counts as lost")
     func survives() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let first = try ServiceProcess(on: bus)

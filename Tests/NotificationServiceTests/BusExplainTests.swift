@@ -9,7 +9,7 @@ import Foundation
 import Testing
 
 /// Why something arrives or not, and what is said of others to test them (B3), on real buses.
-@Suite("B3: overriding suspension, and why, on the bus", .serialized, .limited)
+@Suite("B3: OverrideSuspension and Explain, on the bus", .serialized, .limited)
 struct BusExplainTests {
     private func why(_ name: String = "", _ object: String = "", of client: Client, from asker: Client) throws
         -> [String]
@@ -23,7 +23,7 @@ struct BusExplainTests {
     }
 
     @Test(
-        "A word about another holds over its own, across a SIGKILL of the service, until it is taken back",
+        "An override precedes the client's own call, survives a SIGKILL of the service, and ends when withdrawn",
         arguments: BusKind.available)
     func override(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -57,7 +57,7 @@ struct BusExplainTests {
         #expect(subject.holes.isEmpty)
     }
 
-    @Test("Who left is forgotten, with what was said of it; who never observed is nobody")
+    @Test("OverrideSuspension fails for a connection that is no client, and Explain states this")
     func strangers() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -88,7 +88,7 @@ struct BusExplainTests {
         #expect(service.isRunning)
     }
 
-    @Test("Each reason is a sentence that names what is to be done")
+    @Test("Explain gives each reason as a sentence that names the remedy")
     func sentences() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -148,7 +148,7 @@ struct BusExplainTests {
         #expect(service.isRunning)
     }
 
-    @Test("Names that would take for ever as patterns are answered")
+    @Test("Explain answers for observed names that would take very long to match as patterns")
     func patterns() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)
@@ -160,7 +160,7 @@ struct BusExplainTests {
         #expect(service.isRunning)
     }
 
-    @Test("One that does not read, and what it lost by that", arguments: BusKind.available)
+    @Test("Explain describes a client that does not read, and its losses", arguments: BusKind.available)
     func silent(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         try bus.configure("[Limits]\nqueued-per-client=50\n")
@@ -197,7 +197,7 @@ struct BusExplainTests {
         #expect(later.contains { $0.contains("The signal Dropped reported this") }, "\(later)")
     }
 
-    @Test("By which window: what the desktop tells is told")
+    @Test("Explain names the active window that the desktop reports")
     func byWindow() throws {
         let bus = try PrivateBus()
         let shell = try ReportTests.Shell("org.gnome.Shell", on: bus)

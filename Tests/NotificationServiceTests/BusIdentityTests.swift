@@ -10,7 +10,7 @@ import Foundation
 import Testing
 
 /// Who posted (P1), on real buses: told with a notification, and asked for.
-@Suite("P1: who posted, on the bus", .serialized, .limited)
+@Suite("P1: identity of posters, on the bus", .serialized, .limited)
 struct BusIdentityTests {
     /// A client that wants to be told all that there is, and observes.
     private func observer(_ details: Details, on bus: PrivateBus) throws -> Client {
@@ -28,7 +28,9 @@ struct BusIdentityTests {
         return command.pid
     }
 
-    @Test("Which command of which user posted, after that command has ended", arguments: BusKind.available)
+    @Test(
+        "Details and GetClient name the command and the user of a post after the command has ended",
+        arguments: BusKind.available)
     func command(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -53,7 +55,7 @@ struct BusIdentityTests {
         #expect(known.identity?.unit.map(PropertyList.string) == signal.details["unit"])
     }
 
-    @Test("Nobody is told what they did not ask for, and what is asked for last holds", arguments: BusKind.available)
+    @Test("Clients get only the details that they requested, and the last request holds", arguments: BusKind.available)
     func onRequest(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -71,7 +73,8 @@ struct BusIdentityTests {
         #expect(some.signals[0].details["pid"] == .uint32(UInt32(getpid())))
     }
 
-    @Test("What waits for a suspended client keeps it, across a SIGKILL of the service", arguments: BusKind.available)
+    @Test(
+        "Held notifications keep their poster's identity across a SIGKILL of the service", arguments: BusKind.available)
     func killed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -91,7 +94,9 @@ struct BusIdentityTests {
         #expect(observer.signals[0].details["pid"] == .uint32(UInt32(process)))
     }
 
-    @Test("G3: where it comes from is told, live, held and kept, across a SIGKILL", arguments: BusKind.available)
+    @Test(
+        "G3: live, held and retained notifications keep their origin across a SIGKILL of the service",
+        arguments: BusKind.available)
     func outside(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -125,7 +130,7 @@ struct BusIdentityTests {
         #expect(observer.signals.map(\.details) == expected.map { $0.merging(["kept": .boolean(true)]) { $1 } })
     }
 
-    @Test("Over a channel as well", arguments: BusKind.available)
+    @Test("Notifications on a channel have the requested details, too", arguments: BusKind.available)
     func channel(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -138,7 +143,7 @@ struct BusIdentityTests {
         #expect(client.notifications[0].details?.decoded() == ["pid": .uint32(UInt32(process))])
     }
 
-    @Test("What is no connection, or never called, is an error, and so is a detail that there is none of")
+    @Test("GetClient fails for names that never called the service, and unknown details are refused")
     func strangers() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)

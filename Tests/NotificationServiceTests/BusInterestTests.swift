@@ -8,9 +8,11 @@ import Glibc
 import Testing
 
 /// What others want (G4), on real buses.
-@Suite("G4: what others want, on the bus", .serialized, .limited)
+@Suite("G4: FollowInterest and FollowValues, on the bus", .serialized, .limited)
 struct BusInterestTests {
-    @Test("Asked, told of a change, and asked again, across a SIGKILL of the service", arguments: BusKind.available)
+    @Test(
+        "FollowInterest lists the observed names, and InterestChanged reports changes, also after a SIGKILL",
+        arguments: BusKind.available)
     func followed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -33,7 +35,9 @@ struct BusInterestTests {
         #expect(try bridge.call(FollowInterest()).names == ["Dong"])
     }
 
-    @Test("G5: which values there are, told when one has gone, across a SIGKILL", arguments: BusKind.available)
+    @Test(
+        "G5: FollowValues lists the values, and ValuesRemoved reports removals, also after a SIGKILL",
+        arguments: BusKind.available)
     func values(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)

@@ -24,7 +24,9 @@ struct BusIntervalTests {
         try client.call(try PostCall(name: name, object: object, userInfo: ["n": .int64(n)]))
     }
 
-    @Test("A thousand reports in two seconds are five in a second, and the last one", arguments: BusKind.available)
+    @Test(
+        "Of a thousand posts in two seconds, an observer gets at most five per second, and the last one",
+        arguments: BusKind.available)
     func thousand(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -51,7 +53,7 @@ struct BusIntervalTests {
         #expect(try CenterProperties(in: poster.send(CenterProperties.getAll())).statistics[.queued] == 0)
     }
 
-    @Test("What waits survives the service, and comes once", arguments: BusKind.available)
+    @Test("Throttled notifications survive a kill of the service and arrive once", arguments: BusKind.available)
     func killed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -73,7 +75,7 @@ struct BusIntervalTests {
         _ = try second.waitForExit()
     }
 
-    @Test("Over a channel, and together with a suspension", arguments: BusKind.available)
+    @Test("A minimum interval holds on a channel and together with a suspension", arguments: BusKind.available)
     func channel(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)

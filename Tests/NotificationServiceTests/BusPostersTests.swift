@@ -9,14 +9,14 @@ import Glibc
 import Testing
 
 /// Who posts (B3), on real buses.
-@Suite("B3: who posts, on the bus", .serialized, .limited)
+@Suite("B3: list of posters, on the bus", .serialized, .limited)
 struct BusPostersTests {
     private func posters(_ asker: Client) throws -> [String] {
         try asker.call(ListPosters()).map { "\($0.name) \($0.posted) \($0.refused)" }
     }
 
     @Test(
-        "Who only posts is listed, by all ways, for as long as it is on the bus; who posts nothing is not",
+        "A connection that only posts is listed while it is on the bus, for every method of posting; others are not",
         arguments: BusKind.available)
     func listed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -28,7 +28,9 @@ struct BusRetainedTests {
         return try client.call(AddObserver(name: name, object: "", options: ObserverOptions(wantsRetained: true)))
     }
 
-    @Test("Who comes late gets the state, and what is new behind it; anybody reads it", arguments: BusKind.available)
+    @Test(
+        "A late observer gets the values and then newer posts, and any client can read and remove values",
+        arguments: BusKind.available)
     func late(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -53,7 +55,7 @@ struct BusRetainedTests {
     }
 
     @Test(
-        "G3: values of several places are side by side, across a SIGKILL, and removed by it",
+        "G3: values of several origins coexist, survive a SIGKILL, and are removed by origin",
         arguments: BusKind.available)
     func origins(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -101,7 +103,9 @@ struct BusRetainedTests {
         #expect(try bridge.call(RemoveRetained(name: "Volume", object: "x")) == 2)
     }
 
-    @Test("P1: that it was posted to be kept, and until when, held across a SIGKILL", arguments: BusKind.available)
+    @Test(
+        "P1: the details kept and expiry of held notifications survive a SIGKILL of the service",
+        arguments: BusKind.available)
     func told(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -124,7 +128,9 @@ struct BusRetainedTests {
         #expect((before + 7_000_000_000...before + 9_000_000_000).contains(expiry))
     }
 
-    @Test("Presence: it is there as long as its poster is, however that ends", arguments: BusKind.available)
+    @Test(
+        "A while-connected value is removed when its poster disconnects, and other values remain",
+        arguments: BusKind.available)
     func presence(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -137,7 +143,9 @@ struct BusRetainedTests {
         try eventually("it goes: \(service.transcript)") { try reader.call(Get(name: "")).map(\.name) == ["Stays"] }
     }
 
-    @Test("Across a SIGKILL they are there, but those of who left meanwhile", arguments: BusKind.available)
+    @Test(
+        "Values survive a SIGKILL of the service, except while-connected values of posters that left meanwhile",
+        arguments: BusKind.available)
     func killed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -162,7 +170,7 @@ struct BusRetainedTests {
         #expect(late.signals.last?.name == "Here")
     }
 
-    @Test("A suspended client gets them when it is resumed, and over a channel as well", arguments: BusKind.available)
+    @Test("A suspended client gets the values on its channel when it is resumed", arguments: BusKind.available)
     func suspendedOnChannel(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -179,7 +187,7 @@ struct BusRetainedTests {
         #expect(client.numbers == (1...300).filter { $0 != 7 }.map(Int64.init) + [301])
     }
 
-    @Test("Over a limit a post is refused by the name of the limit, and nothing changes")
+    @Test("A retained post beyond a limit is refused by the name of the limit and changes no value")
     func limits() throws {
         let bus = try PrivateBus()
         let directory = try #require(bus.environment["XDG_CONFIG_HOME"]) + "/carillon"

@@ -9,7 +9,7 @@ import Foundation
 import Testing
 
 /// What the bus does to the service (E5): it closes its connections, refuses signals and match rules.
-@Suite("E5: what the bus does to the service", .serialized, .limited)
+@Suite("E5: actions of the bus against the service", .serialized, .limited)
 struct BusTroubleTests {
     /// A service that reaches its bus through a relay.
     private struct Stage {
@@ -41,7 +41,7 @@ struct BusTroubleTests {
     }
 
     @Test(
-        "A4, E4: calls to the service's other connection are answered, and counted like all others",
+        "A4, E4: calls to the service's control connection are answered, and counted like all others",
         arguments: BusKind.available)
     func strayCalls(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -67,7 +67,9 @@ struct BusTroubleTests {
         #expect(service.isRunning)
     }
 
-    @Test("E5: the bus closes the connection: nothing is lost that it was not carrying", arguments: BusKind.available)
+    @Test(
+        "E5: registrations and held notifications survive disconnections of the service by the bus",
+        arguments: BusKind.available)
     func cut(kind: BusKind) throws {
         let stage = try Stage(kind)
         let client = stage.client
@@ -90,7 +92,7 @@ struct BusTroubleTests {
     }
 
     @Test(
-        "E5, F1: the bus closes the connection among the posts of a call: all of them are posted, or none, and once",
+        "E5, F1: if the bus disconnects during a PostMany, either all of its posts are made once, or none",
         arguments: BusKind.available)
     func cutAmongMany(kind: BusKind) throws {
         let stage = try Stage(kind)
@@ -123,7 +125,9 @@ struct BusTroubleTests {
         #expect(client.signals.map(\.sequence) == Array(1...UInt64(last)))
     }
 
-    @Test("E5: a service that can't keep state on disk keeps it all the same", arguments: BusKind.available)
+    @Test(
+        "E5: a service without state on disk keeps its observers when the bus disconnects it",
+        arguments: BusKind.available)
     func cutWithoutDisk(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let relay = try BusRelay(to: bus)
@@ -139,7 +143,7 @@ struct BusTroubleTests {
         #expect(try client.post("Ding") == 1)
     }
 
-    @Test("E5, D8: who left while the service was not connected is forgotten", arguments: BusKind.available)
+    @Test("E5, D8: a client that left while the service was disconnected is forgotten", arguments: BusKind.available)
     func leftMeanwhile(kind: BusKind) throws {
         let stage = try Stage(kind)
         try stage.client.addObserver("Ding")
@@ -154,7 +158,9 @@ struct BusTroubleTests {
         #expect(try stage.client.post("Ding") == 1)
     }
 
-    @Test("E5: what may have been on its way is announced, and excuses no more than that", arguments: BusKind.available)
+    @Test(
+        "E5: after a disconnection, Dropped reports the possible losses, and no more than these are missing",
+        arguments: BusKind.available)
     func onTheWay(kind: BusKind) throws {
         let stage = try Stage(kind)
         let client = stage.client
@@ -179,7 +185,7 @@ struct BusTroubleTests {
     }
 
     @Test(
-        "E3, E5: when the bus takes the service's name away, it ends with code 3, and the next one has the state",
+        "E3, E5: a service that loses its name ends with exit status 3, and the next service has its state",
         arguments: BusKind.available)
     func nameLost(kind: BusKind) throws {
         let stage = try Stage(kind)
@@ -230,7 +236,7 @@ struct BusTroubleTests {
         return bytes
     }
 
-    @Test("E5: when nothing listens any more, the bus is gone and the state with it", arguments: BusKind.available)
+    @Test("E5: a service whose bus no longer listens exits with 4 and removes its state", arguments: BusKind.available)
     func gone(kind: BusKind) throws {
         let stage = try Stage(kind)
         try stage.client.addObserver("Ding")
@@ -243,7 +249,7 @@ struct BusTroubleTests {
     }
 
     @Test(
-        "E5: a bus that takes nobody any more ends the service in the end, and the state stays",
+        "E5: a service that the bus no longer accepts ends with exit status 4, and its state is kept",
         arguments: BusKind.available)
     func refused(kind: BusKind) throws {
         let stage = try Stage(kind)
@@ -279,7 +285,9 @@ struct BusTroubleTests {
         }
     }
 
-    @Test("S4, E5: what the bus has no room for is announced, and the client is not deaf", arguments: BusKind.available)
+    @Test(
+        "S4, E5: notifications that the bus has no space for are reported, and the client receives later ones",
+        arguments: BusKind.available)
     func noRoom(kind: BusKind) throws {
         let bus =
             switch kind {
@@ -325,7 +333,7 @@ struct BusTroubleTests {
     }
 
     @Test(
-        "E5, D8: where the bus allows few match rules, clients that leave are forgotten all the same",
+        "E5, D8: clients that leave are forgotten even if the bus allows few match rules",
         arguments: [0, 1, 10])
     func fewMatchRules(limit: Int) throws {
         let bus = try PrivateBus(.dbusDaemon, limits: ["max_match_rules_per_connection": limit])
@@ -346,7 +354,7 @@ struct BusTroubleTests {
         }
     }
 
-    @Test("E5: a notification that is larger than the bus allows costs the connection once")
+    @Test("E5: notifications that are too large for the bus cost few connections and are reported as lost")
     func tooLargeForTheBus() throws {
         let bus = try PrivateBus(.dbusDaemon, limits: ["max_message_size": 65_536])
         let service = try ServiceProcess(on: bus)

@@ -10,7 +10,7 @@ import Testing
 @testable import CarillonService
 
 /// Callers whose process has files of its own, which have to be asked who it is and may not answer (E4).
-@Suite("E4: callers whose files do not answer", .limited)
+@Suite("E4: callers whose files do not respond", .limited)
 struct CallersTests {
     /// Holds a thread until it is told to go on.
     private final class Obstacle: Sendable {
@@ -46,7 +46,7 @@ struct CallersTests {
         deinit { obstacle.end() }
     }
 
-    @Test("What it sent waits for that, and nobody else does")
+    @Test("Calls of a caller wait until its files respond, and calls of other callers do not wait")
     func others() throws {
         let scene = try Scene()
         let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
@@ -63,7 +63,7 @@ struct CallersTests {
         #expect(Self.sandbox(of: slow, stage) == "org.example.Slow")
     }
 
-    @Test("Served in the end as one of whom nothing is known, it is known when its files answer")
+    @Test("A caller whose files do not respond is served unidentified after a second, and identified later")
     func later() throws {
         let scene = try Scene()
         let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
@@ -83,7 +83,7 @@ struct CallersTests {
         }
     }
 
-    @Test("More than a little is not kept for it: it is served then as one of whom nothing is known")
+    @Test("A caller whose files do not respond is served unidentified as soon as too many of its bytes wait")
     func much() throws {
         let scene = try Scene()
         let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
@@ -100,7 +100,7 @@ struct CallersTests {
         #expect(observer.objects == ["1", "2", "3", "4"])
     }
 
-    @Test("E5: what it sent is not lost with the service's connection")
+    @Test("E5: waiting calls of an unidentified caller survive a disconnection of the service")
     func disconnected() throws {
         let scene = try Scene()
         let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
@@ -115,7 +115,7 @@ struct CallersTests {
         #expect(observer.objects == ["1", "2", "3"])
     }
 
-    @Test("What it sent comes before its end, and nothing is left of it")
+    @Test("Waiting calls of an unidentified caller are served before its departure, and no state remains")
     func leaves() throws {
         let scene = try Scene()
         let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)

@@ -8,7 +8,7 @@ import Testing
 
 /// What an earlier version left has to be read (E3), so every record is held against the bytes that it has always had:
 /// another layout would be written and read by the same code, and nothing else would notice.
-@Suite("E3: the bytes of records", .limited)
+@Suite("E3: encoding of records in the recovery log", .limited)
 struct ChangeCodingTests: StateTests {
     private static let identity = Identity(
         userID: 1000, processID: 77, process: "p", application: "org.a", sandbox: "", unit: "u.service")
@@ -162,7 +162,7 @@ struct ChangeCodingTests: StateTests {
         150c000000756e69783a706174683d2f62
         """.split(separator: "\n").map(String.init)
 
-    @Test("Every change has the bytes that it has always had")
+    @Test("Every change is encoded in exactly the bytes of earlier versions")
     func bytes() throws {
         var encoder = ChangeEncoder()
         var rows = try changes().flatMap { records(&encoder, $0) }

@@ -84,7 +84,7 @@ import Testing
         /// As many as one turn of the loop delivers.
         private static let perDispatch = 32
 
-        @Test("A notification to all of them is written within the budget", arguments: [1 << 20, 0])
+        @Test("A notification to all channels is written within the budget of steps", arguments: [1 << 20, 0])
         func toAll(room: Int) throws {
             let scene = Scene(room: room)
             for (number, client) in Scene.clients.enumerated() {
@@ -102,7 +102,7 @@ import Testing
             #expect(scene.channels.all.allSatisfy { $0.frames.isEmpty == (room > 0) })
         }
 
-        @Test("A channel ends within the budget, with as much in it as may be on its way")
+        @Test("A channel with the maximum of notifications in flight ends within the budget of steps")
         func end() throws {
             let scene = Scene(room: 0)
             let client = Scene.clients[0]
@@ -117,7 +117,7 @@ import Testing
             #expect(steps < StepMeter.budget, "\(scene.costs)")
         }
 
-        @Test("The channels of a process are counted within the budget")
+        @Test("The channels of a process are counted within the budget of steps")
         func count() {
             let scene = Scene(room: 0)
             #expect(scene.channels.count(of: .process(0)) == Int(Limits()[.channelsPerProcess]))
@@ -127,7 +127,7 @@ import Testing
         }
 
         /// Known, and to be mended: all end in one event. docs/testing.md has the table.
-        @Test("All end at once with the bus, beyond the budget")
+        @Test("The end of all channels with the bus takes more steps than the budget (known defect)")
         func endOfAll() throws {
             let scene = Scene(room: 0)
             for client in Scene.clients { scene.tell(client) }

@@ -7,14 +7,14 @@ import CarillonWire
 import Testing
 
 /// Clients of channels that do not read what their posts are answered with, on real buses.
-@Suite("A4, E4: outcomes that nobody reads", .serialized, .limited)
+@Suite("A4, E4: unread outcomes of posts on a channel", .serialized, .limited)
 struct ChannelFlowTests {
     private static func answerBytes(_ client: Client) throws -> UInt64 {
         try #require(try CenterProperties(in: client.send(CenterProperties.getAll())).statistics[.answerBytes])
     }
 
     @Test(
-        "A4: who reads no outcomes is no longer answered, then no longer read from, which shows, and goes on where it was",
+        "A4: a client that reads no outcomes is no longer answered, then no longer read, and later resumes in order",
         arguments: BusKind.available)
     func unread(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -40,7 +40,7 @@ struct ChannelFlowTests {
         #expect(service.isRunning)
     }
 
-    @Test("E4: many that read no outcomes have no more kept than all may, and those that read are answered meanwhile")
+    @Test("E4: unread outcomes of many clients remain below answer-bytes, and reading clients are answered")
     func many() throws {
         let limit: UInt64 = 400_000
         let bus = try PrivateBus(.dbusDaemon)
@@ -64,7 +64,7 @@ struct ChannelFlowTests {
         #expect(service.isRunning)
     }
 
-    @Test("F2: a channel that ends while outcomes are kept has the first of them, and its client goes on by the bus")
+    @Test("F2: a channel that ends with queued outcomes sends the first of them, and its client continues on the bus")
     func keptAtTheEnd() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus)

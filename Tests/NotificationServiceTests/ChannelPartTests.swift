@@ -7,7 +7,7 @@ import CarillonWire
 import Testing
 
 /// Posts that come on a channel in parts, on real buses.
-@Suite("E4, F2: posts that have come in part", .serialized, .limited)
+@Suite("E4, F2: partly received posts on a channel", .serialized, .limited)
 struct ChannelPartTests {
     private func waiting(_ client: Client) throws -> UInt64 {
         try #require(try CenterProperties(in: client.send(CenterProperties.getAll())).statistics[.waitingCallBytes])
@@ -36,7 +36,9 @@ struct ChannelPartTests {
         }
     }
 
-    @Test("What has come of a post is counted until the rest comes, or the channel ends", arguments: BusKind.available)
+    @Test(
+        "A partly received post counts in the waiting call bytes until the rest arrives or the channel ends",
+        arguments: BusKind.available)
     func counted(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -57,7 +59,9 @@ struct ChannelPartTests {
         #expect(service.isRunning)
     }
 
-    @Test("Without room a post is refused, and what comes behind it is taken", arguments: BusKind.available)
+    @Test(
+        "A post on a channel is refused if the service has no space for it, and the next post is accepted",
+        arguments: BusKind.available)
     func refused(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         try bus.configure("[Limits]\nwaiting-call-bytes=1000000\n")
@@ -82,7 +86,7 @@ struct ChannelPartTests {
     }
 
     @Test(
-        "B6: without room a post that wants no outcome is told as lost to those whom it would have reached",
+        "B6: a post that wants no outcome and finds no space is reported as lost to its would-be receivers",
         arguments: BusKind.available)
     func lost(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -5,9 +5,9 @@ import CarillonWire
 import Testing
 
 /// Calls on the bus of clients that have channels.
-@Suite("F2, A4: calls beside a channel", .limited)
+@Suite("F2, A4: calls on the bus beside a channel", .limited)
 struct ChannelReplyTests {
-    @Test("A client that leaves its channel unread is answered on the bus", arguments: BusKind.available)
+    @Test("A client that does not read its channel is answered on the bus", arguments: BusKind.available)
     func unreadChannel(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -26,7 +26,7 @@ struct ChannelReplyTests {
     }
 
     @Test(
-        "So is a program of one thread that answers no Ping while it waits, with a channel and without",
+        "A single-threaded program that answers no Ping while it waits is answered, with and without a channel",
         arguments: [true, false])
     func synchronous(hasChannel: Bool) throws {
         let stage = try ServiceStage()

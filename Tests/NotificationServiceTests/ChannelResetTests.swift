@@ -9,7 +9,7 @@ import Testing
 
 /// What lies written and unread in a channel is lost when its client closes it so, and the client is told, whatever
 /// happens next, and whoever finds out.
-@Suite("S4, F2, E5: a channel that is closed with something unread", .limited)
+@Suite("S4, F2, E5: channels closed with unread notifications", .limited)
 struct ChannelResetTests {
     /// What happens after the client has closed its end.
     enum Sequel: CaseIterable, Sendable {
@@ -34,7 +34,8 @@ struct ChannelResetTests {
     }
 
     @Test(
-        "S4, E5: what was unread is announced, once, and what was read is not", arguments: Sequel.allCases,
+        "S4, E5: notifications that are unread in a closed channel are announced once, and read ones are not",
+        arguments: Sequel.allCases,
         Reading.allCases)
     func unread(sequel: Sequel, reading: Reading) throws {
         let stage = try ServiceStage()

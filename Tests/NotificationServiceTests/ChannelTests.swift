@@ -16,7 +16,7 @@ struct ChannelTests {
     }
 
     @Test(
-        "Posts and notifications come and go on the channel, in order, with an outcome each",
+        "Posts and notifications pass the channel in order, with an outcome for each post",
         arguments: BusKind.available)
     func both(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -44,7 +44,7 @@ struct ChannelTests {
     }
 
     @Test(
-        "What was sent on the bus comes before the answer, and all behind it on the channel",
+        "Notifications sent on the bus precede the channel's reply, and all later ones come on the channel",
         arguments: BusKind.available)
     func beginning(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -67,7 +67,7 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("A word about suspension comes on the channel", arguments: BusKind.available)
+    @Test("SuspensionChanged arrives on the channel", arguments: BusKind.available)
     func suspension(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -83,7 +83,7 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("A4, S4: one that does not read waits in its bounded queue, is told of losses, and costs others nothing")
+    @Test("A4, S4: an unread channel has a bounded queue with reported losses, and other clients lose nothing")
     func stopped() throws {
         let bus = try PrivateBus(.dbusDaemon)
         try bus.configure("[Limits]\nqueued-per-client=500\n")
@@ -114,7 +114,9 @@ struct ChannelTests {
 
     // MARK: Ends
 
-    @Test("What was not written goes on by the bus, nothing twice and nothing lost", arguments: BusKind.available)
+    @Test(
+        "Unwritten notifications of an ended channel arrive on the bus, without duplicates or losses",
+        arguments: BusKind.available)
     func halfClosed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -132,7 +134,9 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("S4: what a client left unread as it closed its end is told as lost, at most", arguments: BusKind.available)
+    @Test(
+        "S4: notifications that are unread when the client closes its channel are reported as lost, as an upper bound",
+        arguments: BusKind.available)
     func closed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -153,7 +157,9 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("One that has read everything and closes its end is told of no loss", arguments: BusKind.available)
+    @Test(
+        "A client that has read everything and closes its channel gets no report of a loss",
+        arguments: BusKind.available)
     func closedAfterReading(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -172,7 +178,7 @@ struct ChannelTests {
     }
 
     @Test(
-        "One that ends its writing and reads to the end gets the outcome of each of its posts, however late it reads",
+        "A client that ends its writing and reads to the end gets the outcome of each post, however late it reads",
         arguments: BusKind.available)
     func endsWriting(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -200,7 +206,7 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("What is no frame ends the channel and nothing else", arguments: BusKind.available)
+    @Test("A malformed frame ends the channel and has no other effect", arguments: BusKind.available)
     func malformed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -244,7 +250,7 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("E1: a post over a limit is refused, and the channel goes on")
+    @Test("E1: a post beyond a limit is refused, and the channel remains open")
     func tooLarge() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus)
@@ -262,7 +268,9 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("A second call ends the first channel; what was posted on that is not lost", arguments: BusKind.available)
+    @Test(
+        "A second OpenChannel ends the first channel, and posts on the first channel are not lost",
+        arguments: BusKind.available)
     func second(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -285,7 +293,7 @@ struct ChannelTests {
 
     // MARK: Who may have one
 
-    @Test("E4: a process has so many channels; who reads no answers, none; and none are left over")
+    @Test("E4: the channels of a process are limited, and ended channels leave no descriptors behind")
     func limits() throws {
         let bus = try PrivateBus(.dbusDaemon)
         try bus.configure("[Limits]\nchannels-per-process=3\n")
@@ -323,7 +331,9 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("The configuration can forbid channels, also those that there are", arguments: BusKind.available)
+    @Test(
+        "A configuration that forbids channels ends existing channels without loss and refuses new ones",
+        arguments: BusKind.available)
     func disabled(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -352,7 +362,7 @@ struct ChannelTests {
 
     // MARK: Others
 
-    @Test("E4: who posts on a channel without end keeps nobody waiting", arguments: BusKind.available)
+    @Test("E4: another process is answered during an endless flood of posts on a channel", arguments: BusKind.available)
     func flood(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -384,7 +394,7 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("Posts that were written are posted, though their poster has left", arguments: BusKind.available)
+    @Test("Posts written to a channel are posted even if their poster has left", arguments: BusKind.available)
     func leaving(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -401,7 +411,7 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
-    @Test("E3: what is in the socket survives the service, and is no loss for the next one")
+    @Test("E3: notifications in a channel's socket survive a kill of the service and are not reported as lost")
     func killed() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let first = try ServiceProcess(on: bus)
@@ -421,7 +431,9 @@ struct ChannelTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: a service that ends in order gives what it has not written to the bus", arguments: BusKind.available)
+    @Test(
+        "E3: a service that shuts down sends the unwritten notifications of its channels on the bus",
+        arguments: BusKind.available)
     func ended(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)

@@ -8,7 +8,7 @@ import Foundation
 import Testing
 
 /// Channels when the service's connection or the service itself ends, and when others call without end.
-@Suite("F2: channels in trouble", .serialized, .limited)
+@Suite("F2: channels during disconnections, kills and floods", .serialized, .limited)
 struct ChannelTroubleTests {
     /// What an observer got on its channel, and behind that on the bus.
     private static func check(
@@ -27,7 +27,7 @@ struct ChannelTroubleTests {
     }
 
     @Test(
-        "E5: the bus closes the service's connection: channels end, what was not written is announced, what waits comes",
+        "E5: when the bus disconnects the service, channels end, in-flight losses are announced, and the rest arrives",
         arguments: BusKind.available)
     func cut(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -66,7 +66,7 @@ struct ChannelTroubleTests {
     }
 
     @Test(
-        "E3: a service that is killed among posts: those with outcomes arrive or are announced",
+        "E3: after a kill amid posts on a channel, each post with an outcome arrives or its loss is announced",
         arguments: BusKind.available)
     func killed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -128,7 +128,7 @@ struct ChannelTroubleTests {
         }
     }
 
-    @Test("E4: beside a flood on a channel who posts rarely is answered while it lasts, on either way")
+    @Test("E4: during a flood on a channel, another client is answered on its channel and on the bus")
     func floodOnChannel() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus)
@@ -152,7 +152,7 @@ struct ChannelTroubleTests {
         #expect(service.isRunning)
     }
 
-    @Test("E4: beside a flood on the bus who posts rarely on a channel is answered while it lasts")
+    @Test("E4: during a flood on the bus, a client with a channel is answered")
     func floodOnBus() throws {
         let load = try Load(.dbusDaemon)
         let observer = try load.observer()
@@ -175,7 +175,7 @@ struct ChannelTroubleTests {
         Load.note("\(Load.flood) posts on the bus, \(count) on a channel answered, longest \(longest)")
     }
 
-    @Test("A4, S4: one that reads nothing from its channel costs the service its queue, and others nothing")
+    @Test("A4, S4: an unread channel costs the service only a bounded queue, and other clients lose nothing")
     func stopped() throws {
         let bus = try PrivateBus(.dbusDaemon)
         try bus.configure("[Limits]\nqueued-bytes-per-client=1000000\n")

@@ -9,7 +9,7 @@ import Testing
 /// Clients that come and go.
 @Suite("D8: clients that leave", .serialized, .limited)
 struct ClientLifeTests {
-    @Test("D8: a client that is killed is forgotten, with all that it had", arguments: BusKind.available)
+    @Test("D8: a killed client is forgotten with its observers", arguments: BusKind.available)
     func killed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -30,7 +30,9 @@ struct ClientLifeTests {
         #expect(try service.terminate() == .exited(0))
     }
 
-    @Test("D8: a connection that closes is forgotten; another of the same process is not", arguments: BusKind.available)
+    @Test(
+        "D8: a closed connection is forgotten, and another connection of its process is not",
+        arguments: BusKind.available)
     func closed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -47,7 +49,9 @@ struct ClientLifeTests {
         #expect(service.isRunning)
     }
 
-    @Test("E4: what a client had the service keep goes back to the system when it leaves", arguments: BusKind.available)
+    @Test(
+        "E4: the memory used for a client is returned to the system when the client leaves",
+        arguments: BusKind.available)
     func memory(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -76,7 +80,9 @@ struct ClientLifeTests {
         #expect(service.isRunning)
     }
 
-    @Test("D8, E2: a thousand clients that connect, register and vanish leave nothing", arguments: BusKind.available)
+    @Test(
+        "D8, E2: a thousand clients that connect, register and disconnect leave no state behind",
+        arguments: BusKind.available)
     func thousand(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -93,7 +99,9 @@ struct ClientLifeTests {
         #expect(try service.terminate() == .exited(0))
     }
 
-    @Test("E2: clients that vanish with the call on its way harm nobody", arguments: BusKind.available)
+    @Test(
+        "E2: clients that disconnect with calls in flight are forgotten, and the service runs on",
+        arguments: BusKind.available)
     func vanishAtOnce(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)

@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonService
 
 /// What counts as a sign that a client has read.
-@Suite("A4, B6: what a Ping and a barrier tell", .limited)
+@Suite("A4, B6: results of probes", .limited)
 struct ClientProberTests {
     private final class Scene {
         let bus = QuietBus()
@@ -37,7 +37,7 @@ struct ClientProberTests {
     }
 
     @Test(
-        "B6: whatever the client answers is an answer, an error too",
+        "B6: every reply of a client to a Ping counts as an answer, also an error",
         arguments: [
             nil, "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownObject",
             "org.freedesktop.DBus.Error.AccessDenied", "org.freedesktop.DBus.Error.Failed", "com.example.No",
@@ -56,7 +56,7 @@ struct ClientProberTests {
     }
 
     @Test(
-        "A4: a Ping for which the bus has no room tells nothing of the client, and is sent again until it gets through")
+        "A4: a Ping that the bus refuses acknowledges no window, and is repeated until the bus accepts it")
     func refused() {
         let scene = Scene()
         scene.prober.probe(":1.7")
@@ -72,7 +72,7 @@ struct ClientProberTests {
         #expect(outcome == (1, 8))
     }
 
-    @Test("A4: nothing comes of a Ping whose connection ends, or to which no answer comes, but another one")
+    @Test("A4: a Ping that times out is repeated, and a Ping whose connection ended is not")
     func silent() {
         let scene = Scene()
         scene.prober.probe(":1.7")
@@ -88,7 +88,7 @@ struct ClientProberTests {
         #expect(scene.bus.waiting.isEmpty)
     }
 
-    @Test("A4: who is forgotten is not asked again")
+    @Test("A4: a forgotten client is not probed again")
     func forgotten() {
         let scene = Scene()
         scene.prober.probe(":1.7")

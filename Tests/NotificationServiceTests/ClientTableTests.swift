@@ -5,9 +5,9 @@ import Testing
 
 @testable import CarillonService
 
-@Suite("What is found by clients' numbers", .limited)
+@Suite("Table indexed by clients' numbers", .limited)
 struct ClientTableTests {
-    @Test("A number that was another client's before tells nothing of that one")
+    @Test("A number that another client had before yields no entry of that client")
     func numbers() {
         var table = ClientTable<Int>()
         let (one, other): (ClientName, ClientName) = (":1.1", ":1.2")

@@ -7,16 +7,16 @@ import Testing
 @testable import CarillonService
 
 /// What is due against the table of priorities.
-@Suite("M6: priorities of what is due", .limited)
+@Suite("M6: priorities of due notifications", .limited)
 struct DeliveryPriorityTests: StateTests {
-    @Test("M6: every lane has the priority of its mode, and the more urgent lane the higher")
+    @Test("M6: every lane has the priority of its mode, in the order of urgency")
     func lanes() {
         let numbers = DeliveryLane.allCases.map { EventSource.Priority.of(lane: $0).rawValue }
         #expect(numbers == numbers.sorted() && Set(numbers).count == numbers.count)
         #expect(numbers == [-100, -80, -60, -40, 0])
     }
 
-    @Test("M6, E8: what is due in the default mode waits for no more than a few parts of something large")
+    @Test("M6, E8: due notifications of the default mode wait for at most a few slices of a large call")
     func serving() throws {
         let bus = QuietBus()
         let driver = CenterDriver(

@@ -12,7 +12,7 @@ import Testing
 
 /// Clients leave at every moment of what the service and the bus say to each other about match rules, and the bus takes
 /// as many rules as it likes.
-@Suite("D8, E5: who leaves is noticed, whenever that is", .limited)
+@Suite("D8, E5: detection of clients that leave", .limited)
 struct DepartureWatchTests {
     private static let clients: [ClientName] = [":1.1", ":1.2", ":1.3"]
     private static let later: ClientName = ":1.4"
@@ -118,7 +118,9 @@ struct DepartureWatchTests {
         Room.General.allCases.map { Room(rules: rules, general: $0) }
     }
 
-    @Test("D8: a client that leaves at any moment is noticed once, and the others are not", arguments: rooms)
+    @Test(
+        "D8: the departure of a client at any moment is detected once, and no other client counts as gone",
+        arguments: rooms)
     func everyMoment(room: Room) {
         for leaver in Self.clients {
             // Until it leaves when all is done.
@@ -135,7 +137,7 @@ struct DepartureWatchTests {
         }
     }
 
-    @Test("D8: one that is watched later than the others is noticed as well", arguments: rooms)
+    @Test("D8: the departure of a client that is watched later than the others is detected, too", arguments: rooms)
     func watchedLater(room: Room) {
         let late = Self.clients[2]
         for moment in 0..<12 {
@@ -154,7 +156,9 @@ struct DepartureWatchTests {
         }
     }
 
-    @Test("D8: one that comes when another one has left is noticed, with a rule or without one", arguments: rooms)
+    @Test(
+        "D8: the departure of a client that came after another left is detected, with or without a match rule",
+        arguments: rooms)
     func watchedAfterAnother(room: Room) {
         for leaver in Self.clients {
             for moment in 0..<100 {
@@ -174,7 +178,9 @@ struct DepartureWatchTests {
         }
     }
 
-    @Test("D8: with the last client all rules go, and those that come then have rules of their own", arguments: rooms)
+    @Test(
+        "D8: all match rules are removed with the last client, and a later client's departure is detected",
+        arguments: rooms)
     func forgotten(room: Room) {
         let scene = Scene(room)
         for client in Self.clients { scene.watch(client) }

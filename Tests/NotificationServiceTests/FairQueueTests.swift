@@ -5,7 +5,7 @@ import Testing
 @testable import CarillonService
 
 /// Time is told to the lines, so nothing here depends on the machine.
-@Suite("E4: everybody has a turn", .limited)
+@Suite("E4: fair queue", .limited)
 struct FairQueueTests {
     private let start = SuspendingClock.now
 
@@ -37,7 +37,8 @@ struct FairQueueTests {
         return order
     }
 
-    @Test("E4: half of a slot is for what is served at once, and the next slot begins anew")
+    @Test(
+        "E4: a caller is served at once for half of a slot, its other items are queued, and the next slot starts anew")
     func slots() {
         var lines = FairQueue<String, Int>()
         let result1 = bring(20, taking: .milliseconds(1), of: "a", to: &lines, at: start)
@@ -51,7 +52,7 @@ struct FairQueueTests {
         #expect(result9)
     }
 
-    @Test("E8: what took longer than a slot is made up for, and forgotten after a second")
+    @Test("E8: an overrun of a slot is deducted from the caller's later slots, and is forgotten after a second")
     func longItem() {
         var lines = FairQueue<String, Int>()
         let first = bring(1, taking: .milliseconds(45), of: "a", to: &lines, at: start)
@@ -73,7 +74,7 @@ struct FairQueueTests {
         #expect(atLast, "nobody is shut out for what it did long ago")
     }
 
-    @Test("D4: what comes behind something that waits, waits, in whatever slot")
+    @Test("D4: an item waits behind earlier queued items of its caller, also in later slots")
     func order() {
         var lines = FairQueue<String, Int>()
         _ = bring(11, taking: .milliseconds(1), of: "a", to: &lines, at: start)
@@ -85,7 +86,7 @@ struct FairQueueTests {
         #expect(lines.isEmpty && !lines.isWaiting("a"))
     }
 
-    @Test("E4: who calls rarely is served at once beside who calls without end")
+    @Test("E4: a caller with rare calls is served at once beside a caller that floods")
     func rare() {
         var lines = FairQueue<String, Int>()
         for slot in 0..<50 {
@@ -98,7 +99,7 @@ struct FairQueueTests {
         #expect(!lines.isWaiting("rare"))
     }
 
-    @Test("E4: the more callers there are, the smaller the part of each; none is without")
+    @Test("E4: the share of each caller shrinks with the number of callers, and is never empty")
     func many() {
         var lines = FairQueue<String, Int>()
         let callers = (0..<20).map { "\($0)" }
@@ -117,7 +118,7 @@ struct FairQueueTests {
         }
     }
 
-    @Test("E4: a count bounds what is served at once, too")
+    @Test("E4: a maximum count also limits the items that are served at once")
     func count() {
         var lines = FairQueue<String, Int>()
         let result2 = bring(20, taking: .zero, of: "a", to: &lines, at: start, most: 8)
@@ -126,7 +127,7 @@ struct FairQueueTests {
         #expect(result3 == 8)
     }
 
-    @Test("E4: lines take turns by time, not by count")
+    @Test("E4: queues are served in rotation by time, not by count")
     func turns() {
         var lines = FairQueue<String, Int>()
         for number in 0..<4 {
@@ -144,7 +145,7 @@ struct FairQueueTests {
         #expect(result7 == [100, 101, 200, 201, 102, 103, 202, 203])
     }
 
-    @Test("E4: what is put at the beginning of a line goes on with its turn, and takes nobody else's")
+    @Test("E4: an item put back at the front of its queue is served next, and other queues keep their order")
     func prepending() {
         var lines = FairQueue<String, Int>()
         lines.append(100, of: "a")

@@ -14,7 +14,9 @@ import Testing
 /// `CARILLON_LOAD` and `CARILLON_BIN_DIR` are those of ``LoadTests``.
 @Suite("E4: floods", .serialized, .limited)
 struct FloodTests {
-    @Test("E4: others are served while it lasts, and what is lost of it is announced", arguments: BusKind.available)
+    @Test(
+        "E4: other callers are served during a flood, and the losses of the flood are reported",
+        arguments: BusKind.available)
     func flood(bus kind: BusKind) throws {
         let load = try Load(kind)
         let observer = try load.observer()
@@ -42,7 +44,9 @@ struct FloodTests {
     }
 
     /// The measure for ``flood(bus:)``: what the bus alone makes others wait, when a flood goes to one that only reads.
-    @Test("a program that does nothing but read answers others behind a flood", arguments: BusKind.available)
+    @Test(
+        "Baseline without the service: a program that only reads answers other callers during a flood",
+        arguments: BusKind.available)
     func sink(bus kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let program = try Executables.path(of: "carillon-bus-load")
@@ -66,7 +70,7 @@ struct FloodTests {
             "\(Load.flood) posts of 3 kB, \(kind), to one that only reads, \(answered) answered, longest \(longest)")
     }
 
-    @Test("S4: one that observes while a flood is lost is told of what it would have got from then on")
+    @Test("S4: a client that starts to observe during a flood is informed only of losses after its registration")
     func observedMeanwhile() {
         var lost = LostPosts()
         let center = DistributedCenter()
@@ -87,7 +91,7 @@ struct FloodTests {
         #expect(lost.isEmpty && center.statistics.posted == 5 && center.statistics.dropped == 2)
     }
 
-    @Test("E4: what is lost again before it was announced is one with what was lost before")
+    @Test("E4: losses that repeat before their report are merged, so that their memory is bounded")
     func lostAgain() {
         var lost = LostPosts()
         let center = DistributedCenter()
@@ -121,7 +125,7 @@ struct FloodTests {
     }
 
     @Test(
-        "E4: with hardly any room for what waits nobody is shut out, and what is lost is announced",
+        "E4: with hardly any space for waiting calls all clients are served, and losses are announced",
         arguments: [0, 500_000])
     func hardlyAnyRoom(bytes: Int) throws {
         let load = try Load(.dbusDaemon, limits: ["waiting-call-bytes": bytes])

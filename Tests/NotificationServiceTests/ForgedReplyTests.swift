@@ -9,9 +9,9 @@ import Testing
 @testable import CarillonDBus
 
 /// The service believes the bus only, where it asked the bus (E6).
-@Suite("E6: replies that strangers send the service", .serialized, .limited)
+@Suite("E6: forged replies to the service", .serialized, .limited)
 struct ForgedReplyTests {
-    @Test("E6: registrations outlast answers that a stranger gives in the bus's name", arguments: BusKind.available)
+    @Test("E6: registrations succeed despite forged replies in the bus's name", arguments: BusKind.available)
     func registrations(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)

@@ -9,9 +9,9 @@ import Testing
 @testable import CarillonService
 
 /// What one event has to keep is written together, before anything of it leaves (E3).
-@Suite("E3: what belongs together is written together", .limited)
+@Suite("E3: combined writes of one event's state", .limited)
 struct GatheredStateTests: StateTests {
-    @Test("What goes to many clients takes one write of the counts, and what they had waiting one of the log")
+    @Test("Held notifications sent to many clients take one write of the counts and one write of the log")
     func oneWrite() throws {
         let directory = try TemporaryDirectory()
         let files = WatchedFiles()
@@ -26,7 +26,7 @@ struct GatheredStateTests: StateTests {
         #expect(files.writes == ["counts", "log"])
     }
 
-    @Test("Clients whose slots lie far apart get their counts, and nobody else's change")
+    @Test("The counts of clients in distant slots are written, and no other client's counts change")
     func farApart() throws {
         let directory = try TemporaryDirectory()
         var store: RecoveryStore? = try open(directory, in: WatchedFiles())
@@ -51,7 +51,7 @@ struct GatheredStateTests: StateTests {
         #expect(Set(told) == Set([3, 4, 50, 99].map { names[$0] }))
     }
 
-    @Test("A service that dies between counting and noting what is sent sends it later, with other numbers")
+    @Test("After a crash between the writes of counts and log, the notifications are sent later with new numbers")
     func betweenCountsAndLog() throws {
         let directory = try TemporaryDirectory()
         let files = WatchedFiles()

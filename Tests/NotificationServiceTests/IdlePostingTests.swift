@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonService
 
 /// When what was posted `when-idle` leaves its poster's queue.
-@Suite("Q2, Q7: what waits for the service to be idle", .limited)
+@Suite("Q2, Q7: when-idle posts", .limited)
 struct IdlePostingTests {
     private let stage: ServiceStage
     private let observer: StageClient
@@ -36,14 +36,14 @@ struct IdlePostingTests {
         }
     }
 
-    @Test("Nothing goes while calls come, and all in its order when they have ended")
+    @Test("When-idle posts wait while calls arrive, and are posted in order afterwards")
     func quiet() throws {
         try trickle(calls: 20, every: 40) { #expect(arrived == []) }
         stage.pass(milliseconds: 100)
         #expect(arrived == (0..<Self.posts).map(String.init))
     }
 
-    @Test("A call while they are being posted holds up the rest until it is quiet again, and nothing is forgotten")
+    @Test("A call during the posting of when-idle posts delays the rest until the service is idle, without a loss")
     func interrupted() throws {
         try stage.run("the first of them") { !arrived.isEmpty }
         #expect(arrived.count < Self.posts)
@@ -55,7 +55,7 @@ struct IdlePostingTests {
         #expect(arrived == (0..<Self.posts).map(String.init))
     }
 
-    @Test("Calls that never end hold them up for a while, and not for ever")
+    @Test("Endless calls delay when-idle posts only for a limited time")
     func trickling() throws {
         try trickle(calls: 200, every: 40)
         #expect(arrived == (0..<Self.posts).map(String.init))

@@ -7,7 +7,7 @@ import Testing
 /// A desktop's service has to be asleep when nothing happens. The subject of these tests is time, so they wait.
 @Suite("The idle service", .serialized, .limited)
 struct IdleTests {
-    @Test("No wake-ups while nothing happens", arguments: BusKind.available)
+    @Test("An idle service has no wake-ups", arguments: BusKind.available)
     func asleep(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)
@@ -18,7 +18,7 @@ struct IdleTests {
         #expect(after == before, "\(service.transcript)")
     }
 
-    @Test("No wake-ups by programs that are no clients, as they come, talk and go", arguments: BusKind.available)
+    @Test("Programs that are no clients cause no wake-ups of the service", arguments: BusKind.available)
     func strangers(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import CarillonService
 
-@Suite("E4: whether reading is behind", .limited)
+@Suite("E4: detection of delayed reading", .limited)
 struct InboxWatchTests {
-    @Test("E4: reading is behind from an answer that is late until it comes")
+    @Test("E4: reading counts as delayed while the answer to a test call is more than 10 ms late")
     func late() {
         let start = SuspendingClock.now
         var inbox = InboxWatch()

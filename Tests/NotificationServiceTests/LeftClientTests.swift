@@ -10,7 +10,7 @@ import Testing
 
 /// Whatever a client did, nothing of it is left in the service when it has left the bus: no table, wherever it stands, has
 /// its name. All objects of the service are looked through, so a new table is looked at as well.
-@Suite("D8, E4: nothing of a client that left", .limited)
+@Suite("D8, E4: complete removal of clients that left", .limited)
 struct LeftClientTests {
     /// What makes the service remember a client. Something new is one more case.
     enum Doing: CaseIterable, Sendable {
@@ -119,7 +119,9 @@ struct LeftClientTests {
         stage.settle()
     }
 
-    @Test("D8: no object of the service has its name any more, whatever it did", arguments: Doing.allCases)
+    @Test(
+        "D8: no object of the service contains the name of a client that left, for any use of the service",
+        arguments: Doing.allCases)
     func nothing(doing: Doing) throws {
         let stage = try ServiceStage { configuration in
             configuration.limits[.queuedPerClient] = 100
@@ -147,7 +149,7 @@ struct LeftClientTests {
     }
 
     /// As commands do that post and end; nobody tells the service that they do.
-    @Test("E4: of those who had left before the bus was asked who they were no more are kept than of others")
+    @Test("E4: no state is kept of callers that left before the bus reported their identity")
     func leftBeforeAsked() throws {
         let stage = try ServiceStage()
         stage.holdsCredentials = true

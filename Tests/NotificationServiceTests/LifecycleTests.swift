@@ -7,7 +7,8 @@ import Testing
 /// How carillond starts, and how it ends: its exit codes, and what it says.
 @Suite("Start and end of the service", .serialized, .limited)
 struct LifecycleTests {
-    @Test("D1: one service per bus; a second one says so and exits with 3", arguments: BusKind.available)
+    @Test(
+        "D1: a second service on a bus logs that the name has an owner and exits with 3", arguments: BusKind.available)
     func startedTwice(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -19,7 +20,7 @@ struct LifecycleTests {
     }
 
     @Test(
-        "A bus that ends while the service is told to end keeps it no longer than two seconds",
+        "A service that is ending exits cleanly even if the bus ends meanwhile",
         arguments: BusKind.available)
     func busEndsMeanwhile(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -34,7 +35,7 @@ struct LifecycleTests {
         #expect(try service.waitForExit() == .exited(0), "\(service.transcript)")
     }
 
-    @Test("D1: when the first one has gone, another can take its place", arguments: BusKind.available)
+    @Test("D1: a new service can start after the first one has ended", arguments: BusKind.available)
     func startedAgain(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -44,7 +45,7 @@ struct LifecycleTests {
     }
 
     @Test(
-        "A bus that ends is the end of the service, with code 4 and a log line, not by a signal",
+        "The end of the bus ends the service with exit status 4 and a log line, not by a signal",
         arguments: BusKind.available, [SIGTERM, SIGKILL])
     func busEnds(kind: BusKind, signal: Int32) throws {
         let bus = try PrivateBus(kind)
@@ -67,7 +68,7 @@ struct LifecycleTests {
     }
 
     @Test(
-        "No bus: exit with 2 and a log line",
+        "A missing bus ends the service with exit status 2 and a log line",
         arguments: [
             "unix:path=/nonexistent/bus",
             "unix:abstract=/carillon/nobody/listens/here",
@@ -84,7 +85,9 @@ struct LifecycleTests {
         #expect(result.standardError.contains("no bus: "), "\(result)")
     }
 
-    @Test("No bus: neither DBUS_SESSION_BUS_ADDRESS nor a socket in XDG_RUNTIME_DIR", arguments: [nil, ""])
+    @Test(
+        "Without DBUS_SESSION_BUS_ADDRESS and without a socket in XDG_RUNTIME_DIR, the service exits with 2",
+        arguments: [nil, ""])
     func noAddress(address: String?) throws {
         let directory = try TemporaryDirectory()
         // A file is no socket.
@@ -103,7 +106,7 @@ struct LifecycleTests {
     }
 
     @Test(
-        "Wrong usage: exit with 1 and a hint, without trying the bus",
+        "Wrong usage ends the service with exit status 1 and a hint, without a connection to the bus",
         arguments: [
             (["--no-such-option"], "--no-such-option"),
             (["-x"], "-x"),
@@ -131,7 +134,7 @@ struct LifecycleTests {
         #expect(result.standardError.contains("not valid UTF-8"), "\(result)")
     }
 
-    @Test("--help tells the options on standard output")
+    @Test("--help prints the options on standard output")
     func help() throws {
         let directory = try TemporaryDirectory()
         let result = try run(["--help"], environment: environment(in: directory, address: nil))
@@ -142,7 +145,7 @@ struct LifecycleTests {
         #expect(result.standardError.isEmpty, "\(result)")
     }
 
-    @Test("--version tells one line on standard output")
+    @Test("--version prints one line on standard output")
     func version() throws {
         let directory = try TemporaryDirectory()
         let result = try run(["--version"], environment: environment(in: directory, address: nil))
@@ -151,7 +154,7 @@ struct LifecycleTests {
         #expect(result.standardError.isEmpty, "\(result)")
     }
 
-    @Test("The log tells on which bus name it serves; standard output stays empty", arguments: BusKind.available)
+    @Test("The log states the served bus name, and standard output remains empty", arguments: BusKind.available)
     func log(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus, arguments: ["--verbose"])

@@ -16,7 +16,7 @@ import Testing
 /// lies unread on the other is not served any more: it would not be kept, and its numbers would be given again.
 ///
 /// The simulation found it (seed 300050 of `Tests/Simulation/seeds`). Here the connections are the test's.
-@Suite("E5: a link that has ended serves nobody", .limited)
+@Suite("E5: bus connections that have ended", .limited)
 struct LinkEndTests {
     /// A connection, at the bus's end: it answers what the bus is asked, and keeps the rest.
     private final class Line: MessageTransport {
@@ -161,7 +161,7 @@ struct LinkEndTests {
         }
     }
 
-    @Test("E5: what lies unread when the control connection has ended is not served, and the next link has all else")
+    @Test("E5: calls unread at the end of the control connection are not served, and the next connection has all state")
     func control() throws {
         let stage = try Stage()
         let (main, control) = (stage.lines[0], stage.lines[1])
@@ -189,7 +189,7 @@ struct LinkEndTests {
     }
 
     /// Seed 49080621485178 of `Tests/Simulation/seeds`.
-    @Test("P2, E5: a caller whom the bus could not be asked about any more is served by the next link, as itself")
+    @Test("P2, E5: a call whose caller the bus could no longer identify is answered on the next connection")
     func unknownCaller() throws {
         let stage = try Stage()
         let (main, control) = (stage.lines[0], stage.lines[1])
@@ -208,7 +208,7 @@ struct LinkEndTests {
     }
 
     /// Seed 70086 of `Tests/Simulation/seeds`.
-    @Test("S4, E5: an answer that is read after the end does not have it that the client was told its losses")
+    @Test("S4, E5: a Ping answer that is read after a disconnection does not suppress the report of a possible loss")
     func answerBehindTheEnd() throws {
         let stage = try Stage()
         let (main, control) = (stage.lines[0], stage.lines[1])
@@ -232,7 +232,7 @@ struct LinkEndTests {
         #expect(told()?.reason == "bus-disconnected")
     }
 
-    @Test("E5: what stands behind the news that the name is another's is not served")
+    @Test("E5: calls behind the signal NameLost are not served")
     func nameLost() throws {
         let stage = try Stage()
         let main = stage.lines[0]
@@ -252,7 +252,7 @@ struct LinkEndTests {
         #expect(stage.state == state)
     }
 
-    @Test("E3: what comes when a service that ends in order has left its state is not served")
+    @Test("E3: calls are not served after a service that shuts down has saved its state")
     func stopped() throws {
         let stage = try Stage()
         let main = stage.lines[0]

@@ -19,7 +19,9 @@ struct LoadTests {
     /// What the load itself may cost either of them: messages on their way, whatever the number of posts.
     private static let base = 4 << 20
 
-    @Test("A4: one of two observers is stopped; the other gets everything", arguments: BusKind.available)
+    @Test(
+        "A4: an observer gets all notifications while another observer, registered later, is stopped",
+        arguments: BusKind.available)
     func stoppedSecond(kind: BusKind) throws {
         let load = try Load(kind, limits: Self.limits)
         let healthy = try load.observer()
@@ -27,7 +29,9 @@ struct LoadTests {
         try expectNothingSuffers(load, healthy: healthy, stopped: [stopped], "one stopped, registered second")
     }
 
-    @Test("A4: the same with the stopped one registered first", arguments: BusKind.available)
+    @Test(
+        "A4: an observer gets all notifications while another observer, registered earlier, is stopped",
+        arguments: BusKind.available)
     func stoppedFirst(kind: BusKind) throws {
         let load = try Load(kind, limits: Self.limits)
         let stopped = try load.stoppedObserver()
@@ -35,7 +39,7 @@ struct LoadTests {
         try expectNothingSuffers(load, healthy: healthy, stopped: [stopped], "one stopped, registered first")
     }
 
-    @Test("A4: the same with ten that are stopped", arguments: BusKind.available)
+    @Test("A4: an observer gets all notifications while ten other observers are stopped", arguments: BusKind.available)
     func tenStopped(kind: BusKind) throws {
         let load = try Load(kind, limits: Self.limits)
         var stopped = try (0..<5).map { _ in try load.stoppedObserver() }
@@ -44,7 +48,9 @@ struct LoadTests {
         try expectNothingSuffers(load, healthy: healthy, stopped: stopped, "ten stopped")
     }
 
-    @Test("A4: the same with one that stopped before it ever answered a Ping", arguments: BusKind.available)
+    @Test(
+        "A4: an observer gets all notifications while another is stopped before its first answer to a Ping",
+        arguments: BusKind.available)
     func neverAnswered(kind: BusKind) throws {
         let load = try Load(kind, limits: Self.limits)
         let healthy = try load.observer()
@@ -54,7 +60,7 @@ struct LoadTests {
         try expectNothingSuffers(load, healthy: healthy, stopped: [stopped], "one stopped before its first answer")
     }
 
-    @Test("D3: a burst of posts neither crashes nor loses", arguments: BusKind.available)
+    @Test("D3: a burst of posts is delivered without a loss or a crash", arguments: BusKind.available)
     func burst(kind: BusKind) throws {
         let load = try Load(kind)
         let observers = try [load.observer(), load.observer()]
@@ -64,7 +70,7 @@ struct LoadTests {
         #expect(try load.service.terminate() == .exited(0))
     }
 
-    @Test("D3: nor does it when the poster waits for no answer at all", arguments: BusKind.available)
+    @Test("D3: a burst of posts without answers is delivered without a loss or a crash", arguments: BusKind.available)
     func unpacedBurst(kind: BusKind) throws {
         let load = try Load(kind)
         let observers = try [load.observer(), load.observer()]
@@ -73,7 +79,7 @@ struct LoadTests {
         #expect(try load.service.terminate() == .exited(0))
     }
 
-    @Test("A4: while one is stopped, others register, post, observe and leave", arguments: BusKind.available)
+    @Test("A4: other clients register, post and receive while an observer is stopped", arguments: BusKind.available)
     func disturbsNobody(kind: BusKind) throws {
         let load = try Load(kind, limits: Self.limits)
         let stopped = try load.stoppedObserver()

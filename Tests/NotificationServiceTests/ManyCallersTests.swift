@@ -9,7 +9,7 @@ import Testing
 
 @testable import CarillonService
 
-@Suite("E4: many callers of whom nothing is known yet", .limited)
+@Suite("E4: many unidentified callers", .limited)
 struct ManyCallersTests {
     private final class Scene {
         let bus = QuietBus()
@@ -69,7 +69,7 @@ struct ManyCallersTests {
         }
     }
 
-    @Test("D4: behind a few everything keeps the bus's order")
+    @Test("D4: messages behind those of a few unidentified callers are handled in the bus's order")
     func few() {
         let scene = Scene()
         scene.call(1)
@@ -84,7 +84,7 @@ struct ManyCallersTests {
         #expect(!scene.callers.isAnythingWaiting)
     }
 
-    @Test("D4, M6: behind much of a few everything keeps the bus's order as well")
+    @Test("D4, M6: messages behind a thousand calls of one unidentified caller are handled in the bus's order")
     func muchOfFew() {
         let scene = Scene()
         scene.call(1)
@@ -95,7 +95,9 @@ struct ManyCallersTests {
         #expect(scene.handled == [":1.1"] + Array(repeating: ":1.2", count: 1000) + [":1.1"])
     }
 
-    @Test("E4: nobody who is known waits behind many; what one sent keeps its order")
+    @Test(
+        "E4: an identified caller does not wait behind many unidentified callers, and its own messages keep their order"
+    )
     func many() {
         let scene = Scene()
         for caller in [1, 2] { scene.call(caller) }
@@ -116,7 +118,7 @@ struct ManyCallersTests {
         #expect(!scene.callers.isAnythingWaiting && scene.call(2))
     }
 
-    @Test("E4: one that is forgotten while calls of it wait is told again, and nobody is stuck behind it")
+    @Test("E4: a caller that is forgotten while its calls wait is identified again, and later callers are served")
     func forgotten() {
         let scene = Scene()
         for _ in 0..<40 { scene.call(1) }
@@ -130,7 +132,7 @@ struct ManyCallersTests {
         #expect(scene.callers[":1.1"] == nil && scene.callers.identity(of: ":1.1") != nil)
     }
 
-    @Test("D8: of one that is forgotten while only its end waits nothing is left")
+    @Test("D8: a caller that is forgotten while only its departure waits is not added to the table again")
     func forgottenBehindItsEnd() {
         let scene = Scene()
         scene.call(1)
@@ -143,7 +145,7 @@ struct ManyCallersTests {
         #expect(scene.callers[":1.1"] == nil && scene.callers.identity(of: ":1.1") != nil)
     }
 
-    @Test("E4: what is kept here does not keep others from being read, up to a bound")
+    @Test("E4: the size of the waiting messages of unidentified callers is reported until they are handled")
     func kept() {
         let scene = Scene()
         var kept = 0

@@ -6,7 +6,7 @@ import Testing
 @testable import CarillonService
 
 /// Every list of names in the configuration has the same names, whatever it is for.
-@Suite("P2, P3, G1: lists of names, by every use of them", .limited)
+@Suite("P2, P3, G1: lists of names in each of their uses", .limited)
 struct NameListTests {
     /// What a list is for. A new one is one more case.
     enum Use: CaseIterable, Sendable {
@@ -54,7 +54,7 @@ struct NameListTests {
     }
 
     @Test(
-        "P3, G1: a list has its names and what is below its beginnings, and nothing that only looks so",
+        "P3, G1: a list matches its names and the names below its prefixes, and no similar names",
         arguments: Use.allCases)
     func names(use: Use) throws {
         let list = try NamePattern.list("Ding;org.example.*")
@@ -68,7 +68,7 @@ struct NameListTests {
         }
     }
 
-    @Test("P3, G1: an empty list has nothing", arguments: Use.allCases)
+    @Test("P3, G1: an empty list matches no name", arguments: Use.allCases)
     func empty(use: Use) {
         for name in ["Ding", "org.example.Ding"] { #expect(!use.has(name, []), "\(name)") }
     }

@@ -11,7 +11,7 @@ import Testing
 @testable import CarillonService
 
 /// Who it is that policy is asked about.
-@Suite("P2: whose call it is", .limited)
+@Suite("P2: identification of callers for policy", .limited)
 struct PolicyGateTests {
     /// A bus that knows the processes of some connections, and has forgotten the others.
     private final class Bus: MessageBus {
@@ -93,7 +93,7 @@ struct PolicyGateTests {
         }
     }
 
-    @Test("P2: the sandbox of the process that the bus names decides")
+    @Test("P2: policy applies the sandbox of the process that the bus reports")
     func sandbox() {
         let gate = gate()
         call(":1.1", Confinement.none)
@@ -107,7 +107,7 @@ struct PolicyGateTests {
         #expect(!isRefused(":1.2", by: gate, .observe(name: "org.x.Y.Ding")))
     }
 
-    @Test("P2: who left before anybody knew, and who hides, is of the session only where no sandbox could have called")
+    @Test("P2: an unidentified caller counts as part of the session only if no sandbox could have called")
     func unidentified() {
         let gate = gate()
         call(":1.1", nil)
@@ -123,7 +123,7 @@ struct PolicyGateTests {
         #expect(!isRefused(":1.1", by: aware, .nothing))
     }
 
-    @Test("P2: that a sandbox could have called is not forgotten when it is gone")
+    @Test("P2: the possibility of calls from a sandbox is remembered after the sandbox has ended")
     func remembered() {
         var may = false
         let gate = PolicyGate(callers: callers) { may }
@@ -134,7 +134,7 @@ struct PolicyGateTests {
         #expect(gate.confinesUnidentified)
     }
 
-    @Test("P3: a program of the session is known by its unit, and restricted by its own list alone")
+    @Test("P3: a program of the session is identified by its unit, and restricted only by its own list")
     func application() {
         processes.unit = "app-gnome-org.x.Y-4711.scope"
         let gate = gate()
@@ -149,7 +149,7 @@ struct PolicyGateTests {
         #expect(!isRefused(":1.1", by: gate, .post(name: "Dong")))
     }
 
-    @Test("G3: only who is confined by nothing may say that a notification comes from outside")
+    @Test("G3: only a program without restrictions may set the origin of a notification")
     func origin() throws {
         processes.unit = "app-gnome-org.x.Y-4711.scope"
         let gate = gate()
@@ -181,7 +181,7 @@ struct PolicyGateTests {
         #expect(refusal(":1.9", options)?.centerError == .notAllowed)
     }
 
-    @Test("G1, P2: no sandbox posts to all sessions, and nobody a name that export does not have")
+    @Test("G1, P2: a post to all sessions is refused to sandboxes, and to all posters if export lacks the name")
     func allSessions() {
         let gate = gate()
         call(":1.1", Confinement.none)
@@ -202,7 +202,7 @@ struct PolicyGateTests {
         #expect(refusal(":1.2", "Ding")?.message.contains("org.x.Y may not post to all sessions") == true)
     }
 
-    @Test("P3: the configuration's word about these counts, whatever may be")
+    @Test("P3: the option unidentified decides about unidentified callers, whether or not sandboxes can call")
     func unidentifiedByWord() {
         for (word, isRefused) in [(Policy.Unidentified.allow, false), (.refuse, true)] {
             for maySandboxesCall in [false, true] {
@@ -215,7 +215,7 @@ struct PolicyGateTests {
         }
     }
 
-    @Test("P2: a sandbox sees its own connections")
+    @Test("P2: a sandbox sees only its own connections")
     func visibility() {
         let gate = gate(maySandboxesCall: true)
         call(":1.1", Confinement.none)
@@ -232,7 +232,7 @@ struct PolicyGateTests {
             all.filter { gate.visibility(of: $0).isWhole } == [":1.1"], "nobody else is told of what is not a client's")
     }
 
-    @Test("P2: the policy that is shown to a sandbox is what concerns it")
+    @Test("P2: the policy shown to a sandbox contains only its own lists and the open names")
     func shown() {
         let gate = gate()
         gate.policy.openNames = [.below("a.")]
@@ -244,7 +244,7 @@ struct PolicyGateTests {
         #expect(gate.shown(to: ":1.2").openNames == ["a.*"])
     }
 
-    @Test("E9: a list that opens nothing to a sandbox is not shown to it as one that does, nor named in its refusal")
+    @Test("E9: a list that opens nothing to a sandbox is not shown to the sandbox, and refusals name the mistake")
     func forSessionOnly() {
         let gate = gate()
         gate.policy.applications = ["org.x.Y": [.post: [.all], .observe: [.below("b.")]]]
@@ -260,7 +260,7 @@ struct PolicyGateTests {
         #expect(gate.policy.refusal(of: .observe, "a.B", to: .sandbox("org.x.Y"))?.contains("mistake") == false)
     }
 
-    @Test("P3: registrations that policy forbids are found, and only those")
+    @Test("P3: exactly the registrations that policy forbids are found")
     func forbidden() {
         let gate = gate()
         call(":1.1", Confinement.none)
@@ -278,7 +278,7 @@ struct PolicyGateTests {
         #expect(gate.forbidden(registrations(of: ":1.2"), of: ":1.2").map(\.rawValue) == [0])
     }
 
-    @Test("E4, E5: a caller about whom the bus could not be asked is asked about again, one that left is not")
+    @Test("E4, E5: a caller is identified again if the bus refused the first question, and not if the caller left")
     func askedAgain() {
         var learned: [AccountID] = []
         callers.onKnown = { _, caller in learned.append(caller.account) }

@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonService
 
 /// What policy is asked by each method that concerns more than its caller (P2, P3). Posts have ``WaysOfPostingTests``.
-@Suite("P2, G3, G4, G5: what a sandbox may call", .limited)
+@Suite("P2, G3, G4, G5: methods that a sandbox may call", .limited)
 struct PolicyOfMethodsTests {
     /// A call, and what it is about.
     struct Call: Sendable, CustomTestStringConvertible {
@@ -85,7 +85,9 @@ struct PolicyOfMethodsTests {
         } catch let error as BusError { return error }
     }
 
-    @Test("P2: what concerns others is refused to a sandbox and to who hides, and to nobody else", arguments: foreign)
+    @Test(
+        "P2: calls that concern other clients are refused only to sandboxes and unidentified callers",
+        arguments: foreign)
     func isRefused(call: Call) throws {
         for process in [
             ServiceStage.Process(confinement: .sandbox("org.example.Boxed")), .init(confinement: .unknown),
@@ -97,7 +99,7 @@ struct PolicyOfMethodsTests {
         #expect(try error(call, of: .init())?.centerError != .notAllowed)
     }
 
-    @Test("P2: a sandbox is served in what is its own, or open", arguments: own)
+    @Test("P2: a sandbox may make calls that concern only itself or open names", arguments: own)
     func isServed(call: Call) throws {
         #expect(try error(call, of: .init(confinement: .sandbox("org.example.Boxed"))) == nil)
         #expect(try error(call, of: .init()) == nil)

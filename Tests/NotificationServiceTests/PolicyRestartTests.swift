@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// Policy that changed while there was no service.
-@Suite("P3: policy and a service that starts again", .limited)
+@Suite("P3: changes of policy between two services", .limited)
 struct PolicyRestartTests {
     private func write(_ configuration: String, on bus: PrivateBus) throws {
         let directory = try #require(bus.environment["XDG_CONFIG_HOME"]) + "/carillon"
@@ -13,7 +13,7 @@ struct PolicyRestartTests {
         try configuration.write(toFile: directory + "/carillon.conf", atomically: true, encoding: .utf8)
     }
 
-    @Test("P3: what the state on disk has and policy no longer allows is taken away, and the client is told")
+    @Test("P3: restored observers that policy no longer allows are removed, and their client is informed")
     func restarted() throws {
         guard geteuid() == 0 else { try Test.cancel("only root may give a process another root directory this way") }
         let python = "/usr/bin/python3"

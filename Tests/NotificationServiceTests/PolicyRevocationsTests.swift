@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonService
 
 /// Policy that changes while clients have much that it does not allow any more.
-@Suite("P3, E8: what policy takes from many", .limited)
+@Suite("P3, E8: revocation of many observers", .limited)
 struct PolicyRevocationsTests {
     private let stage: ServiceStage
     private let confined: [StageClient]
@@ -32,7 +32,7 @@ struct PolicyRevocationsTests {
 
     private var revoked: [Int] { confined.map { $0.dropped.reduce(0) { $0 + $1.observers.count } } }
 
-    @Test("One client after the other, and each observer is named once")
+    @Test("Observers are revoked in slices, and each one is named once")
     func inParts() throws {
         stage.configure { $0.policy.openNames = [] }
         #expect(revoked.reduce(0, +) < 4 * Self.observers, "not in one event")
@@ -43,7 +43,7 @@ struct PolicyRevocationsTests {
         #expect(try free.post("Open") == 1)
     }
 
-    @Test("Who has the configuration read gets the answer when nobody has what is not allowed")
+    @Test("ReloadConfiguration is answered after all forbidden observers have been removed")
     func answered() throws {
         stage.change { $0.policy.openNames = [] }
         try free.call(ReloadConfiguration())
@@ -51,7 +51,7 @@ struct PolicyRevocationsTests {
         #expect(try free.post("Open") == 1)
     }
 
-    @Test("All have their turn, however often policy changes")
+    @Test("The observers of all clients are revoked even if policy changes again and again")
     func again() throws {
         for round in 0..<8 {
             stage.configure { $0.policy.openNames = [.exactly("Other\(round)")] }
@@ -61,7 +61,7 @@ struct PolicyRevocationsTests {
         #expect(revoked == Array(repeating: Self.observers, count: 4))
     }
 
-    @Test("What is allowed again meanwhile stays")
+    @Test("Observers that are allowed again before their revocation are kept")
     func allowedAgain() throws {
         stage.configure { $0.policy.openNames = [] }
         stage.configure { $0.policy.openNames = [.exactly("Open")] }

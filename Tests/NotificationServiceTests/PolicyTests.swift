@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonService
 
 /// What policy decides, without anybody who asks.
-@Suite("P2, P3: who may post and observe what", .limited)
+@Suite("P2, P3: rights to post and observe names", .limited)
 struct PolicyTests {
     private static let app = Policy.Subject.sandbox("org.example.App")
 
@@ -29,7 +29,7 @@ struct PolicyTests {
     }
 
     @Test(
-        "P2: an application in a sandbox has its id, and what begins with that and a dot",
+        "P2: an application in a sandbox owns its id, and the names that begin with the id and a dot",
         arguments: [
             ("org.example.App", true), ("org.example.App.Ding", true), ("org.example.App.", true),
             ("org.example.Apparent", false), ("org.example.AppDing", false), ("org.example", false),
@@ -42,7 +42,7 @@ struct PolicyTests {
         }
     }
 
-    @Test("P2: a process of the session has every name; nobody in particular in a sandbox has none")
+    @Test("P2: a process of the session may use every name, and an unidentified caller may use none")
     func others() {
         for name in ["", "org.example.App", "Ding"] {
             for action in Policy.Action.allCases {
@@ -53,7 +53,7 @@ struct PolicyTests {
         }
     }
 
-    @Test("P2: names that are open are so for all, and never any name")
+    @Test("P2: open names are open to all callers, and never allow a registration for any name")
     func openNames() throws {
         let policy = try policy("[Policy]\nopen-names= org.example.Doorbell ;org.example.Weather.*;\n")
         for subject in [Self.app, .unidentified, .session(application: nil)] {
@@ -70,7 +70,7 @@ struct PolicyTests {
         #expect(everything.refusal(of: .observe, "", to: Self.app) != nil, "any name is more than every open one")
     }
 
-    @Test("P3: a list stands for its action and its application, beside its own names and the open ones")
+    @Test("P3: a list applies to its action and its application, beside own names and open names")
     func lists() throws {
         let policy = try policy(
             """
@@ -97,7 +97,7 @@ struct PolicyTests {
         #expect(policy.refusal(of: .post, "Ding", to: .session(application: "org.example.Other")) == nil)
     }
 
-    @Test("P2: what concerns others than the caller is nothing for a sandbox")
+    @Test("P2: actions that concern other clients are refused to a sandbox")
     func session() throws {
         let policy = try policy("[Policy org.example.App]\npost=*\nobserve=*\n")
         #expect(policy.refusal(of: "do it", to: Self.app) != nil)
@@ -105,7 +105,7 @@ struct PolicyTests {
         #expect(policy.refusal(of: "do it", to: .session(application: "org.example.App")) == nil)
     }
 
-    @Test("P2: a refusal names who, what and the rule, and not more of a name than anybody reads")
+    @Test("P2: a refusal names the caller, the action and the rule, and shortens long names")
     func words() throws {
         let byDefault = try #require(Policy().refusal(of: .post, "Ding", to: Self.app))
         for word in ["org.example.App", "post", "'Ding'", "by default", "open-names", "[Policy]"] {
@@ -121,7 +121,7 @@ struct PolicyTests {
     }
 
     @Test(
-        "P3: a mistake is refused with its line",
+        "P3: a mistake in a policy is refused with its line",
         arguments: [
             ("[Policy]\n\nopen-name=x", 3, "open-names, unidentified"),
             ("[Policy]\nopen-names=a;b*", 2, "'b*'"),
@@ -139,7 +139,7 @@ struct PolicyTests {
         #expect(fault.line == line && fault.reason.contains(reason), "\(fault)")
     }
 
-    @Test("P3: of a list that is given twice the last counts; blanks and empty places in it mean nothing")
+    @Test("P3: the last of two lists with one key counts, and blanks and empty elements are ignored")
     func notation() throws {
         let policy = try policy("[Policy org.x.Y]\npost=a\npost= ;; b ;\tc d; ;\n")
         #expect(policy.applications["org.x.Y"]?[.post]?.map(\.description) == ["b", "c d"])

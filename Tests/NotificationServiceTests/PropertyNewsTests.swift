@@ -8,10 +8,10 @@ import Testing
 @testable import CarillonService
 
 /// The signal PropertiesChanged after the configuration was read again.
-@Suite("P3: news about properties", .limited)
+@Suite("P3: announced changes of properties", .limited)
 struct PropertyNewsTests {
     @Test(
-        "Each property that another configuration changes is announced, and no other",
+        "A change of the configuration announces exactly the changed properties",
         arguments: [[], ["Limits"], ["Policy"], ["Limits", "Policy"]])
     func changed(names: [String]) throws {
         let stage = try ServiceStage()

@@ -11,9 +11,9 @@ import Testing
 @testable import CarillonService
 
 /// The state's files, damaged in every way that there is room for here.
-@Suite("E3: state that was cut off or damaged", .limited)
+@Suite("E3: truncated or damaged state", .limited)
 struct RecoveryStoreTests: StateTests {
-    @Test("E3: what was remembered comes back as it was")
+    @Test("E3: the written state is restored unchanged")
     func comesBack() throws {
         let directory = try TemporaryDirectory()
         let written = try fill(directory)
@@ -34,7 +34,7 @@ struct RecoveryStoreTests: StateTests {
         #expect(deliveries(effects).map(\.sequence) == [2])
     }
 
-    @Test("E3: a log that is cut off at any byte brings back what stood before, and never a crash")
+    @Test("E3: a log that is truncated at any byte restores the records before, without a crash")
     func cutOff() throws {
         let directory = try TemporaryDirectory()
         _ = try fill(directory)
@@ -58,7 +58,7 @@ struct RecoveryStoreTests: StateTests {
     }
 
     @Test(
-        "E3, S1: where a log ends in what is of no use, clients are told whether they are suspended", arguments: [0, 3])
+        "E3, S1: after a log with a damaged end, clients are informed of their suspension", arguments: [0, 3])
     func doubted(rubbish: Int) throws {
         let directory = try TemporaryDirectory()
         do {
@@ -90,7 +90,7 @@ struct RecoveryStoreTests: StateTests {
         #expect(told == (rubbish > 0 ? [true] : []))
     }
 
-    @Test("D4: where a log ends in what is of no use, no number is given that may have been given", arguments: [0, 3])
+    @Test("D4: no number is reused after a log with a corrupt end", arguments: [0, 3])
     func passedOver(rubbish: Int) throws {
         let directory = try TemporaryDirectory()
         let before = try fill(directory)
@@ -108,7 +108,7 @@ struct RecoveryStoreTests: StateTests {
         }
     }
 
-    @Test("E3: a log with any byte changed is read up to there, and never a crash")
+    @Test("E3: a log with one changed byte is restored without a crash, and the damage is reported")
     func changed() throws {
         let directory = try TemporaryDirectory()
         _ = try fill(directory)
@@ -129,7 +129,7 @@ struct RecoveryStoreTests: StateTests {
         }
     }
 
-    @Test("E3: records that are whole but make no sense are passed over, and never a crash")
+    @Test("E3: valid records with nonsensical contents are skipped without a crash")
     func nonsense() throws {
         var generator = SplitMix.ofTest("RecoveryStoreTests.nonsense")
         // Each kind that there is, and some that there are not.
@@ -158,7 +158,7 @@ struct RecoveryStoreTests: StateTests {
         #expect(seen == Set(kinds))
     }
 
-    @Test("E3: counts that were lost or damaged are taken as they are, and never a crash")
+    @Test("E3: the log is restored without a crash even if the counts are lost or damaged")
     func counts() throws {
         let directory = try TemporaryDirectory()
         _ = try fill(directory)
@@ -177,7 +177,7 @@ struct RecoveryStoreTests: StateTests {
     }
 
     @Test(
-        "E3, E5: numbers of what the bus refused do not count as carried, until a word about them is",
+        "E3, E5: numbers that the bus refused do not count as delivered until the report of the loss is",
         arguments: Telling.allCases)
     func withheld(telling: Telling) throws {
         let directory = try TemporaryDirectory()
@@ -216,7 +216,7 @@ struct RecoveryStoreTests: StateTests {
         #expect(told == (telling == .carried ? [] : [2]))
     }
 
-    @Test("E3: two processes can't have the state of one bus")
+    @Test("E3: only one process can open the state of a bus")
     func locked() throws {
         let directory = try TemporaryDirectory()
         let first = try RecoveryStore(directory: directory.path, busID: "b")
@@ -224,7 +224,7 @@ struct RecoveryStoreTests: StateTests {
         withExtendedLifetime(first) {}
     }
 
-    @Test("E3: what is no regular file in the log's place is not opened, and the state comes back when it has gone")
+    @Test("E3: special files at the paths of state files are not opened, and the state is saved again later")
     func noRegularFiles() throws {
         for make in Self.obstacles {
             let directory = try TemporaryDirectory()
@@ -276,7 +276,7 @@ struct RecoveryStoreTests: StateTests {
         },
     ]
 
-    @Test("E3: what a log has is taken up, and gigabytes behind it are not looked at")
+    @Test("E3: the records of a log are restored, and gigabytes of zeros behind them are discarded")
     func tooLarge() throws {
         let directory = try TemporaryDirectory()
         let before = try fill(directory)
@@ -290,7 +290,7 @@ struct RecoveryStoreTests: StateTests {
         #expect(try size(directory) < 4096)
     }
 
-    @Test("E3: a file of counts that somebody makes shorter, or writes into, ends nothing; what is there is checked")
+    @Test("E3: a truncation of the counts by another program ends neither the service nor the restoration")
     func countsTruncated() throws {
         let directory = try TemporaryDirectory()
         let center = DistributedCenter()

@@ -8,9 +8,9 @@ import Foundation
 import Testing
 
 /// A service that dies, and the next one.
-@Suite("E3: the service's death is survived", .serialized, .limited)
+@Suite("E3: survival of the service's death", .serialized, .limited)
 struct RecoveryTests {
-    @Test("E3: killed ten times under load, it loses no registration and nothing that it held")
+    @Test("E3: a service killed ten times under load loses no registration and no held notification")
     func killedUnderLoad() throws {
         // Activation by the bus, as in real life.
         let bus = try PrivateBus(.dbusDaemon, activations: [try .service()])
@@ -50,7 +50,7 @@ struct RecoveryTests {
         #expect(try observer.call(RemoveObservers(name: "", object: "")) == 101)
     }
 
-    @Test("E3, D6: sequence and serial go on after a crash, and no observer's number is given twice")
+    @Test("E3, D6: sequence numbers and serials continue after a crash, and no observer's number is reused")
     func numbersGoOn() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let first = try ServiceProcess(on: bus)
@@ -73,7 +73,9 @@ struct RecoveryTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3, Q7: what posters have queued outlives the service, in its order", arguments: BusKind.available)
+    @Test(
+        "E3, Q7: queued posts survive a kill of the service in order, or their loss is announced",
+        arguments: BusKind.available)
     func queuedPosts(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -98,7 +100,9 @@ struct RecoveryTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: a clean restart keeps the registrations too, on every bus", arguments: BusKind.available)
+    @Test(
+        "E3: a clean restart keeps registrations, suspension and held notifications, on every bus",
+        arguments: BusKind.available)
     func cleanRestart(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
@@ -131,7 +135,7 @@ struct RecoveryTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: the state of one bus is nothing to another, where the same unique name is a stranger")
+    @Test("E3: a service does not use the state of another bus, even for a client with an equal unique name")
     func otherBus() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let first = try ServiceProcess(on: bus)
@@ -149,7 +153,7 @@ struct RecoveryTests {
         #expect(second.isRunning)
     }
 
-    @Test("E3: when its bus ends, the service takes its state away")
+    @Test("E3: a service whose bus ends removes its state")
     func busEnds() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus)
@@ -162,7 +166,7 @@ struct RecoveryTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory).isEmpty)
     }
 
-    @Test("E3: where no state can be kept the service says so, and serves")
+    @Test("E3: a service that can't save its state logs this and runs on")
     func noDirectory() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus, environment: ["XDG_RUNTIME_DIR": "/nonexistent/directory"])
@@ -173,7 +177,7 @@ struct RecoveryTests {
     }
 
     @Test(
-        "E3: killed while what had waited goes out, the next service delivers it or says what may be lost",
+        "E3: after a kill while held notifications are sent, the next service delivers them or announces the loss",
         arguments: BusKind.available)
     func killedWhileDraining(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -211,7 +215,7 @@ struct RecoveryTests {
         #expect(service.isRunning)
     }
 
-    @Test("E3: killed at any moment under a load that nobody answers for, it leaves no hole unannounced")
+    @Test("E3: after a kill at any moment under posts without answers, every hole in the sequence is announced")
     func killedAtAnyMoment() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let observer = try Client(on: bus)
@@ -240,7 +244,7 @@ struct RecoveryTests {
     }
 
     @Test(
-        "E3: what the bus had not read yet when the service was killed is announced, whatever the bus does with it",
+        "E3: notifications that the bus had not read at a kill are announced as lost, even if the bus delivers them",
         arguments: BusKind.available)
     func killedBeforeTheBusRead(kind: BusKind) throws {
         let stage = try Unread(posts: 12, kind)
@@ -260,7 +264,9 @@ struct RecoveryTests {
         #expect(next.isRunning)
     }
 
-    @Test("E3: a service that is told to end serves what the bus gave it before", arguments: BusKind.available)
+    @Test(
+        "E3: a service that receives SIGTERM first serves the calls that the bus has delivered",
+        arguments: BusKind.available)
     func endedBehindPosts(kind: BusKind) throws {
         let stage = try Unread(posts: 100, kind)
         stage.service.signal(SIGTERM)
@@ -302,7 +308,7 @@ struct RecoveryTests {
         }
     }
 
-    @Test("E5: what may not grow suspends the state, and it comes back by itself")
+    @Test("E5: a file size limit suspends the saving of state, and saving resumes when the limit is lifted")
     func fileSizeLimit() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let service = try ServiceProcess(on: bus)
@@ -332,7 +338,7 @@ struct RecoveryTests {
         #expect(next.isRunning)
     }
 
-    @Test("E5: an ordered end keeps what could not be kept a moment ago, or as much of it as there is room for")
+    @Test("E5: an orderly end saves the state that could not be saved before, as far as space allows")
     func endWhileSuspended() throws {
         for limit in ["unlimited", "9000"] {
             let bus = try PrivateBus(.dbusDaemon)
@@ -363,7 +369,8 @@ struct RecoveryTests {
     }
 
     @Test(
-        "E3, D1: of services that start at once one gets the name, and with it the state", arguments: BusKind.available)
+        "E3, D1: exactly one of several services that start at once gets the name and the state",
+        arguments: BusKind.available)
     func startedAtOnce(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let client = try Client(on: bus)
@@ -380,7 +387,7 @@ struct RecoveryTests {
         }
     }
 
-    @Test("E3: who has the name waits for the state until the process that had it lets go, and calls wait, too")
+    @Test("E3: a service waits for the state until another process unlocks the log, and calls wait, too")
     func stateInAnothersHand() throws {
         let bus = try PrivateBus(.dbusDaemon)
         let client = try Client(on: bus)

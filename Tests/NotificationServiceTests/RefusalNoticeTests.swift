@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonService
 
-@Suite("E10: posters that want no answer learn of refused posts", .limited)
+@Suite("E10: PostsRefused for posts without answers", .limited)
 struct RefusalNoticeTests {
     private static let long = String(repeating: "n", count: 2_000)
 
@@ -21,7 +21,7 @@ struct RefusalNoticeTests {
         try client.messages.compactMap { try PostsRefusedSignal($0) }
     }
 
-    @Test("Several in one word, with the reason of the last, a moment later; others learn nothing")
+    @Test("One PostsRefused reports several refused posts a moment later, and other clients get none")
     func together() throws {
         let stage = try ServiceStage()
         let (poster, other) = (stage.join(), stage.join())
@@ -40,7 +40,7 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).count == 1 && notices(other).isEmpty)
     }
 
-    @Test("They come ahead of an answer that the poster waits for, and those of posts with an answer are none")
+    @Test("PostsRefused arrives before the next reply to the poster, and does not count posts with an answer")
     func ahead() throws {
         let stage = try ServiceStage()
         let poster = stage.join()
@@ -53,7 +53,7 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).count == 1)
     }
 
-    @Test("Of many posts in a call and of a channel, too")
+    @Test("Refused posts of a PostMany call and of a channel are reported, too")
     func otherWays() throws {
         let stage = try ServiceStage()
         let poster = stage.join()
@@ -68,7 +68,7 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).map(\.count) == [2, 1])
     }
 
-    @Test("Many posts of a call that is refused as a whole are so many")
+    @Test("A PostMany call that is refused as a whole counts as many refused posts")
     func whole() throws {
         let stage = try ServiceStage { $0.limits[.postsPerCall] = 2 }
         let poster = stage.join()
@@ -78,7 +78,7 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).map(\.count) == [5])
     }
 
-    @Test("One process takes no place from others")
+    @Test("The notices to one process are limited, and notices to another process are not displaced")
     func places() throws {
         let stage = try ServiceStage()
         let first = stage.join()
@@ -91,7 +91,7 @@ struct RefusalNoticeTests {
         #expect(try same.count { try !notices($0).isEmpty } == 64)
     }
 
-    @Test("One that asks nothing meanwhile is told more and more seldom, and of all")
+    @Test("A poster that waits for no reply gets PostsRefused less and less often, and all posts are counted")
     func seldom() throws {
         let stage = try ServiceStage()
         let poster = stage.join()
@@ -110,7 +110,7 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).last?.count == 1)
     }
 
-    @Test("Posts for which a service that ends has no time are announced to their posters and observers")
+    @Test("Posts that a service drops at its end under load are reported to their posters and observers")
     func endInOverload() throws {
         let stage = try ServiceStage()
         let (poster, observer) = (stage.join(), stage.join())
@@ -131,7 +131,7 @@ struct RefusalNoticeTests {
         #expect(stage.service.center?.statistics.posted == 1_001, "each once, also those that are lost")
     }
 
-    @Test("A call to the service's own name while it ends is lost with a word, too")
+    @Test("A post that arrives while the service ends is reported as refused")
     func whileItEnds() throws {
         let stage = try ServiceStage()
         let poster = stage.join()
@@ -147,7 +147,7 @@ struct RefusalNoticeTests {
         #expect(try notices(poster).map(\.count) == [1])
     }
 
-    @Test("Refusals are told before the service ends")
+    @Test("Refused posts are reported before the service ends")
     func end() throws {
         let stage = try ServiceStage()
         let poster = stage.join()

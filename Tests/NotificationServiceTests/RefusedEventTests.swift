@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonService
 
 /// A call that is refused may have found something first: that the time of a value is over. It is told and kept as ever.
-@Suite("R1, G5: what a refused call has found", .limited)
+@Suite("R1, G5: expired values found by a refused call", .limited)
 struct RefusedEventTests {
     private func value(forSeconds seconds: UInt32? = nil) -> PostOptions {
         var options = PostOptions()
@@ -17,7 +17,7 @@ struct RefusedEventTests {
         return options
     }
 
-    @Test("Who follows values is told of one whose time is over, by a post for which there is no room")
+    @Test("A refused post that finds an expired value sends ValuesRemoved to a client that follows values")
     func told() throws {
         let stage = try ServiceStage { $0.limits[.retainedPerClient] = 1 }
         let poster = stage.join()

@@ -48,7 +48,7 @@ private struct Containers {
 }
 
 /// Tables of the core and the service behind many clients that have used everything, and have left.
-@Suite("E4, E8: no table keeps the room of what is gone", .limited)
+@Suite("E4, E8: capacity of tables after removals", .limited)
 struct RoomOfTablesTests {
     private let stage: ServiceStage
 
@@ -106,7 +106,7 @@ struct RoomOfTablesTests {
         Containers(of: stage.service).tooLarge.filter { !$0.hasPrefix(".machine.processes.stage.") }
     }
 
-    @Test("When everybody has left but one")
+    @Test("No table keeps excess capacity after all clients but one have left")
     func left() throws {
         let staying = stage.join()
         try staying.observe("Stays")
@@ -123,7 +123,7 @@ struct RoomOfTablesTests {
         #expect(try staying.post("Stays") == 1)
     }
 
-    @Test("When a client that had very much stays with nothing")
+    @Test("No table keeps excess capacity after a client has removed all of its state")
     func emptied() throws {
         let client = stage.join()
         var options = ObserverOptions()

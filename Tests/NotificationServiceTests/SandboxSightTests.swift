@@ -9,7 +9,7 @@ import Testing
 
 /// All that an application in a sandbox can find out about others: each method, signal and property of the introspection data
 /// is tried. A new one fails here until somebody says how it is called.
-@Suite("P1, P2: a sandbox learns nothing of others", .limited)
+@Suite("P1, P2: confidentiality of other clients towards a sandbox", .limited)
 struct SandboxSightTests {
     private static let application = "org.example.App"
     private static let name = "org.example.App.Value"
@@ -116,7 +116,7 @@ struct SandboxSightTests {
             .map { String($0.prefix { $0 != "\"" }) }
     }
 
-    @Test("By no method, be it answered or refused")
+    @Test("No method reveals other clients to a sandbox, whether answered or refused")
     func methods() throws {
         let methods = try Self.elements("method", Scene())
         #expect(methods.count > 20)
@@ -128,14 +128,14 @@ struct SandboxSightTests {
         }
     }
 
-    @Test("By no property")
+    @Test("No property reveals other clients to a sandbox")
     func properties() throws {
         let scene = try Scene()
         #expect(try Self.elements("property", scene).count > 5)
         Self.checkNothing(in: try scene.told(by: CenterProperties.getAll()), of: "GetAll")
     }
 
-    @Test("By no signal: of each is known here how a sandbox comes to get it")
+    @Test("No signal reveals the identity of other posters to a sandbox, and every signal of the interface is tested")
     func signals() throws {
         let scene = try Scene()
         let known = [

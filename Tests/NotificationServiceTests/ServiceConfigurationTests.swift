@@ -51,7 +51,7 @@ struct ServiceConfigurationTests {
         return reading
     }
 
-    @Test("E9: of a file with a fault only what restricts holds, and never more than a less important file says")
+    @Test("E9: a faulty file adds only restrictions, and never more rights than a less important file gives")
     func faulty() throws {
         let system = """
             [Policy]
@@ -106,7 +106,9 @@ struct ServiceConfigurationTests {
         #expect(other.faults.count == 1 && other.configuration.policy.openNames.isEmpty)
     }
 
-    @Test("E9: what a file with a fault takes away is taken away", arguments: ["oops", "[Limits]\nclients=0", "\u{0}"])
+    @Test(
+        "E9: a faulty file still shortens the lists of a less important file",
+        arguments: ["oops", "[Limits]\nclients=0", "\u{0}"])
     func takesAway(fault: String) throws {
         let system = """
             [Policy]
@@ -141,7 +143,7 @@ struct ServiceConfigurationTests {
                 == (isOfSessions ? [:] : [2: ["org.x.Y"]]))
     }
 
-    @Test("E9: a line with a fault empties all lists of an application's group, wherever it is")
+    @Test("E9: a faulty line in an application's group empties all lists of the group, at any position")
     func faultyLineOfApplication() throws {
         for text in ["oops\npost=org.a.*", "post=org.a.*\noops", "post=org.a.*\nobsrve=*"] {
             let lists = try restricted("[Policy org.example.A]\n" + text).configuration.policy.applications[
@@ -151,7 +153,7 @@ struct ServiceConfigurationTests {
     }
 
     @Test(
-        "E9: a faulty file opens nothing to a sandbox",
+        "E9: a faulty file opens no names to a sandbox",
         arguments: [
             "[Policy org.sand.Box]\nobserve=*\npost=*\n[Limits]\nnope=1", "before=1\n[Policy org.sand.Box]\nobserve=*",
             "[Nope]\na=1\n[Policy org.sand.Box]\nobserve=*\npost=*", "[Policy org.sand.Box]\nobserve=*\nobserve",
@@ -167,7 +169,7 @@ struct ServiceConfigurationTests {
         #expect(other.refusal(of: .observe, "other.Ding", to: .sandbox("org.sand.Box")) == nil)
     }
 
-    @Test("E9: where a file can't be read to its end, nothing of the less important ones is open to a sandbox")
+    @Test("E9: a fault that empties all lists also closes the lists that a less important file opens to a sandbox")
     func closedSandboxes() throws {
         let system = "[Policy org.sand.Box]\nobserve=*\n"
         #expect(try read("", system).policy.refusal(of: .observe, "x.Y", to: .sandbox("org.sand.Box")) == nil)
@@ -183,7 +185,7 @@ struct ServiceConfigurationTests {
     private static let open = "[Policy]\nopen-names=*\n[Sessions]\nexport=*\n[Limits]\nclients=9\n"
 
     @Test(
-        "E9: a file that can't be read to its end, or has a group that nobody knows, shares nothing",
+        "E9: a file with a syntax error or an unknown group opens no names and exports none",
         arguments: [
             "[Polcy]\nopen-names=", "[Policy\nopen-names=", "export=\n", "[Sesions]\nexport=", "[Policy ]\npost=",
             "[Policy *]\npost=", "[Limits]\nPolicy]\nopen-names=", "[Activity]\n{Policy}\nopen-names=",
@@ -197,14 +199,14 @@ struct ServiceConfigurationTests {
     }
 
     @Test(
-        "E9: a misspelled group that restricts nobody changes nothing",
+        "E9: a misspelled group without restrictions on names changes no setting",
         arguments: ["[Limts]\nclients=1", "[Activty]\nsource=none"])
     func harmlessGroup(text: String) throws {
         let plain = try read("", Self.open)
         #expect(try restricted(text, Self.open).configuration == plain)
     }
 
-    @Test("E9: a directory, or a link to nothing, is a file that can't be read")
+    @Test("E9: a directory or a dangling link instead of the file counts as an unreadable file")
     func unreadable() throws {
         for isLink in [true, false] {
             let directory = try TemporaryDirectory()
@@ -225,7 +227,7 @@ struct ServiceConfigurationTests {
         }
     }
 
-    @Test("E9: a file below a directory that is a file, or a link to nothing, is one that can't be read")
+    @Test("E9: a file below a regular file or a dangling link counts as unreadable")
     func noDirectory() throws {
         for isLink in [true, false] {
             let directory = try TemporaryDirectory()
@@ -243,7 +245,7 @@ struct ServiceConfigurationTests {
         }
     }
 
-    @Test("E9: more faults than are told hide nothing that restricts")
+    @Test("E9: restrictions behind more faults than are reported still take effect")
     func behindManyFaults() throws {
         let text = String(repeating: "oops\n", count: 50)
         let configuration = try restricted("[Activity]\n\(text)[Limits]\nclients=7\n[Channels]\nchannels=false\n")
@@ -251,7 +253,7 @@ struct ServiceConfigurationTests {
         #expect(configuration.configuration.limits[.clients] == 7 && !configuration.configuration.allowsChannels)
     }
 
-    @Test("All faults of a file are named, up to a bound, and a group that has one hides its keys")
+    @Test("A file reports a bounded number of faults, and none for keys below a faulty group header")
     func faults() throws {
         let lines = (0..<100).map { "wrong\($0)=1" }.joined(separator: "\n")
         #expect(try restricted("[Limits]\n" + lines).faults.count == KeyFile.maxFaults)
@@ -259,7 +261,7 @@ struct ServiceConfigurationTests {
         #expect(reading.faults.map(\.line) == [1, 5])
     }
 
-    @Test("Without files everything is as the standard has it")
+    @Test("Without files, all configuration values have their defaults")
     func nothing() throws {
         let standard = Configuration.Reading(directories: []).configuration
         #expect(try standard == .standard && read() == standard && read("") == standard)
@@ -268,7 +270,7 @@ struct ServiceConfigurationTests {
         #expect(standard.inactivity == InactivityRules() && standard.policy == Policy() && !standard.sessions.areNeeded)
     }
 
-    @Test("Each group has its keys")
+    @Test("The configuration reads the keys of every group")
     func groups() throws {
         let configuration = try read(
             """
@@ -305,19 +307,20 @@ struct ServiceConfigurationTests {
         #expect(try read("[sessions]\nexport=A").sessions.exports("A"), "in lower case as well")
     }
 
-    @Test("The user's own file counts before the system's, key by key")
+    @Test("The user's file takes precedence over the system's, key by key")
     func order() throws {
         let configuration = try read("[Limits]\nclients=7\n", "[Limits]\nclients=8\nobservers=9\n")
         #expect(configuration.limits[.clients] == 7 && configuration.limits[.observers] == 9)
     }
 
-    @Test("Without automatic suspension there is no source of activity")
+    @Test("Without automatic suspension, no source of activity is chosen")
     func noSuspension() throws {
         let configuration = try read("[Activity]\nautomatic-suspension=false\nsource=x11\n")
         #expect(configuration.activitySource == .kind(.x11) && configuration.activityChoice == .none)
     }
 
-    @Test("A limit is from its minimum to its hard maximum", arguments: Limits.Key.allCases)
+    @Test(
+        "A limit is accepted from its minimum to its hard maximum, and refused outside", arguments: Limits.Key.allCases)
     func bounds(_ key: Limits.Key) throws {
         let (least, most) = (Limits.row(key).minimum, Limits.row(key).hardMaximum)
         for value in [least, most] { #expect(try read("[Limits]\n\(key.rawValue)=\(value)").limits[key] == value) }
@@ -343,7 +346,7 @@ struct ServiceConfigurationTests {
         #expect(fault.line == 2 && fault.reason.hasPrefix(reason), "\(fault.reason)")
     }
 
-    @Test("A reading with a fault changes nothing, and is thrown on; one without is announced with what was before")
+    @Test("A faulty reload throws and changes nothing; a valid reload is announced with the previous configuration")
     func keeper() throws {
         var next = Configuration.Reading(text: "[Limits]\nclients=7")
         func text(_ text: String) { next = Configuration.Reading(text: text) }
@@ -362,7 +365,7 @@ struct ServiceConfigurationTests {
         #expect(told == [7, 9])
     }
 
-    @Test("E9: a service that starts with a faulty file has the restrictions of all files")
+    @Test("E9: a service that starts with a faulty file enforces the restrictions of that file")
     func beginning() throws {
         let keeper = ConfigurationKeeper {
             Configuration.Reading(text: "[Policy org.example.A]\npost=org.a.*\n[Limits]\nclients=many\n")

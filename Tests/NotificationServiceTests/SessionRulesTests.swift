@@ -18,7 +18,7 @@ struct SessionRulesTests {
         return rules
     }
 
-    @Test("By default nothing goes out, and nothing comes")
+    @Test("By default no name is exported or imported")
     func standard() throws {
         for rules in [SessionRules(), try rules("export=\nimport= ; \n")] {
             #expect(!rules.areNeeded && !rules.exports("Ding") && !rules.imports("Ding", of: 0))
@@ -26,7 +26,7 @@ struct SessionRulesTests {
         }
     }
 
-    @Test("Names, beginnings of names, and users by number or name, each with names of its own")
+    @Test("Lists accept names and prefixes, and each user, by number or name, has import lists of its own")
     func names() throws {
         let rules = try rules(
             "export=Ding;org.example.*\nimport= 1000:Ding ; org.x.* ;daemon: Dong;1000:More\nimport-retained=1000:*\n")
@@ -42,14 +42,14 @@ struct SessionRulesTests {
         #expect(try !self.rules("import-retained=1:*").areNeeded)
     }
 
-    @Test("A user may have 256 names")
+    @Test("An import list accepts 256 names for each user")
     func many() throws {
         let names = (1...256).map { "n\($0)" }.joined(separator: ";")
         #expect(try rules("import=1:\(names);2:\(names)").imports.values.map(\.count) == [256, 256])
     }
 
     @Test(
-        "P3: a mistake is told with file and line",
+        "P3: a mistake in [Sessions] is reported with file and line",
         arguments: [
             ("exports=Ding", "there is no key 'exports' in [Sessions], only: export, import, import-retained"),
             ("export=Di*ng", "'Di*ng' for export is neither a name nor a prefix"),

@@ -10,7 +10,7 @@ import Testing
 @testable import CarillonService
 
 /// Values that cross from session to session, and end where they came from (R8).
-@Suite("R8: values between sessions", .limited)
+@Suite("R8: retained values between sessions", .limited)
 struct SessionValuesTests {
     private typealias Scene = SystemBusScene
 
@@ -36,7 +36,7 @@ struct SessionValuesTests {
 
     // MARK: What comes
 
-    @Test("A value ends when its session says so, and what is told again is posted only where it is not here")
+    @Test("A value ends when its session removes it, and a repeated value is posted only if it is missing")
     func removed() {
         let scene = scene()
         understands(scene)
@@ -57,7 +57,7 @@ struct SessionValuesTests {
         #expect(scene.confirmed(to: Self.other).last == 8)
     }
 
-    @Test("What a session has told before and does not tell with all its values is over")
+    @Test("Values that are missing in a session's complete list are removed")
     func omitted() {
         let scene = scene()
         understands(scene)
@@ -78,7 +78,7 @@ struct SessionValuesTests {
         #expect(kept(scene).isEmpty)
     }
 
-    @Test("A value that goes with its poster ends some seconds after its session, others stay")
+    @Test("A while-connected value ends some seconds after its session has left, and other values remain")
     func sessionEnds() {
         let scene = scene()
         understands(scene)
@@ -95,7 +95,7 @@ struct SessionValuesTests {
         #expect(kept(scene) == ["free"])
     }
 
-    @Test("The service of a session that comes again has its values again, without a post")
+    @Test("A session that rejoins within seconds keeps its while-connected values, without another post")
     func comesAgain() {
         let scene = scene()
         understands(scene)
@@ -114,7 +114,7 @@ struct SessionValuesTests {
         #expect(kept(scene).isEmpty)
     }
 
-    @Test("The value of one session of a user does not end with the word of another one")
+    @Test("A removal or a complete list from one session of a user does not end the value of another session")
     func others() {
         let scene = scene()
         understands(scene)
@@ -128,7 +128,7 @@ struct SessionValuesTests {
         #expect(kept(scene) == ["a"])
     }
 
-    @Test("Of two sessions with values of the same name each is here in its turn, and an old one does not come back")
+    @Test("A value of one session replaces that of another, which returns when the newer value ends, and not before")
     func twoOfOneUser() {
         let scene = scene()
         understands(scene)
@@ -164,7 +164,7 @@ struct SessionValuesTests {
         #expect(kept(scene).isEmpty)
     }
 
-    @Test("Of a session of the first version nothing ends, and what may not be kept any more does")
+    @Test("Values of a first-version session outlast that session, and end when the rules no longer retain them")
     func firstVersion() {
         let scene = scene()
         scene.value(1, object: "a", from: Self.other)
@@ -179,7 +179,7 @@ struct SessionValuesTests {
         #expect(kept(scene).isEmpty)
     }
 
-    @Test("Where a notification is missing on the way a session is asked for its values again, not without end")
+    @Test("After a gap in its numbers a session is asked for its values again, a bounded number of times")
     func hole() {
         let scene = scene()
         understands(scene)
@@ -193,7 +193,7 @@ struct SessionValuesTests {
         #expect(asked() < 10)
     }
 
-    @Test("Losses that a session tells by their names reach observers of names that are imported, whatever it counts")
+    @Test("Losses that a session reports by name reach observers of imported names, with a bounded count")
     func losses() {
         let scene = scene()
         var rules = scene.sessions.rules
@@ -214,7 +214,7 @@ struct SessionValuesTests {
         #expect(scene.center.lost.count == 2 && scene.sessions.counts.refused == 1)
     }
 
-    @Test("Who waits for confirmations sends any number, at the pace that is taken, and loses nothing")
+    @Test("A session that waits for confirmations is slowed to the accepted rate and loses no notification")
     func paced() {
         let scene = scene()
         var (sent, confirmed): (UInt64, UInt64) = (0, 0)
@@ -280,7 +280,7 @@ struct SessionValuesTests {
     }
 
     @Test(
-        "Who comes later is told the values that it may have, and the ends of those; others of the first version are not"
+        "A later session gets its imported values and their ends, unless it is of the first version"
     )
     func told() {
         let scene = scene()
@@ -301,7 +301,7 @@ struct SessionValuesTests {
         #expect(heard.take(scene) == ["5 removed a"])
     }
 
-    @Test("Values go by the window, before what is posted meanwhile, and behind what waited")
+    @Test("Values are sent within the window, behind notifications that waited and before later posts")
     func window() {
         let scene = scene()
         let heard = Heard()
@@ -323,7 +323,7 @@ struct SessionValuesTests {
         #expect(heard.take(scene).suffix(3) == ["173 100 kept", "174 end", "175 later"])
     }
 
-    @Test("What is lost on the way out is told by its names; where a value was among it all of them are told again")
+    @Test("Outgoing losses are reported by name, and a lost value makes the service send all values again")
     func lost() {
         let scene = scene()
         let heard = Heard()
@@ -364,7 +364,7 @@ struct SessionValuesTests {
             ])
     }
 
-    @Test("At an end in order what waits is told as lost, behind all that is on the way")
+    @Test("At an orderly end, waiting notifications are reported as lost, behind all that are in flight")
     func lastWord() {
         let scene = scene()
         let heard = Heard()
@@ -385,7 +385,7 @@ struct SessionValuesTests {
         #expect(scene.sessions.counts.lost == 6 && scene.center.bytesForSessions == 0)
     }
 
-    @Test("What waits is counted in bytes, and is bounded for all sessions together")
+    @Test("The bytes of notifications that wait for other sessions are bounded for all sessions together")
     func bytes() {
         let scene = scene()
         for number in 10...30 {

@@ -9,7 +9,7 @@ import Foundation
 import Testing
 
 /// Sessions of several users on one machine, which meet on a bus with the rules of a system bus.
-@Suite("G1: all sessions of a machine", .serialized, .limited)
+@Suite("G1: notifications between all sessions of a machine", .serialized, .limited)
 struct SessionsTests {
     /// One user's session: a bus, a service, a client.
     private final class Session {
@@ -195,7 +195,9 @@ struct SessionsTests {
         return (one, two, (try one.name(in: two), try two.name(in: one)))
     }
 
-    @Test("Both ways, as from the service itself, with the user that the bus verified", arguments: BusKind.available)
+    @Test(
+        "Notifications cross in both directions, with the service as poster and the user that the bus verified",
+        arguments: BusKind.available)
     func both(kind: BusKind) throws {
         try requireUsers()
         let system = try SystemBus(kind)
@@ -225,7 +227,7 @@ struct SessionsTests {
         #expect(try one.count("sent") == 2 && one.count("received") == 2 && one.count("lost") == 0)
     }
 
-    @Test("What is not let out is refused, and what is not taken does not come")
+    @Test("A post outside export is refused, and a notification outside import does not arrive")
     func refusals() throws {
         try requireUsers()
         let system = try SystemBus()
@@ -258,7 +260,8 @@ struct SessionsTests {
         try eventually("it is forgotten: \(one.shown)") { try one.peers.isEmpty }
     }
 
-    @Test("A value stays on the other side where that says so, and what waits goes out in its time")
+    @Test(
+        "A value is retained in another session only for names in import-retained, and queued posts cross when posted")
     func retained() throws {
         try requireUsers()
         let system = try SystemBus()
@@ -284,7 +287,9 @@ struct SessionsTests {
         #expect(kept.first?.details["user"] == .string("daemon") && kept.first?.details["uid"] == .uint32(one.user.id))
     }
 
-    @Test("R8: values are the same on both sides, whatever ends, and whoever comes later", arguments: BusKind.available)
+    @Test(
+        "R8: another session has the same values after removals, restarts, disconnections and a late join",
+        arguments: BusKind.available)
     func values(kind: BusKind) throws {
         try requireUsers()
         let system = try SystemBus(kind)
@@ -332,7 +337,7 @@ struct SessionsTests {
         try have([], "nothing is to be kept")
     }
 
-    @Test("A burst beyond what is taken at once comes through, later")
+    @Test("A burst above the rate limit arrives late, in full and in order")
     func burst() throws {
         try requireUsers()
         let system = try SystemBus()
@@ -344,7 +349,9 @@ struct SessionsTests {
         #expect(try one.count("lost") == 0 && two.count("lost") == 0)
     }
 
-    @Test("Who is no session, or another user's, is not believed", arguments: BusKind.available)
+    @Test(
+        "Signals from an unannounced connection or from a user without imports are refused",
+        arguments: BusKind.available)
     func forged(kind: BusKind) throws {
         try requireStrangers()
         let system = try SystemBus(kind)
@@ -379,7 +386,7 @@ struct SessionsTests {
         try two.service.waitForLog("refused a message from")
     }
 
-    @Test("Who confirms nothing costs a bounded queue, and nobody else anything")
+    @Test("A session that confirms no notification has a bounded queue and does not delay other sessions")
     func unconfirmed() throws {
         try requireStrangers()
         let system = try SystemBus()
@@ -423,7 +430,8 @@ struct SessionsTests {
     }
 
     @Test(
-        "What waits for another session is told to it as lost when this one ends in order", arguments: BusKind.available
+        "Notifications that wait for another session are reported to it as lost at an orderly end",
+        arguments: BusKind.available
     )
     func lastWord(kind: BusKind) throws {
         try requireStrangers()
@@ -442,7 +450,7 @@ struct SessionsTests {
         #expect(words.count == 1 && words[0][2] == "(65, [('Ding', '0', 18), ('Ding', '1', 18)])", "\(words)")
     }
 
-    @Test("Who floods meets a rate, and what is cut is counted")
+    @Test("A flood from another session is limited to the rate, and the dropped notifications are counted")
     func flood() throws {
         try requireStrangers()
         let system = try SystemBus()
@@ -470,7 +478,9 @@ struct SessionsTests {
         try one.service.waitForLog("above the rate limit")
     }
 
-    @Test("Either side can end and come back, and so can the system bus", arguments: BusKind.available)
+    @Test(
+        "Sessions exchange notifications again after a restart of either service or of the system bus",
+        arguments: BusKind.available)
     func restarts(kind: BusKind) throws {
         try requireUsers()
         let system = try SystemBus(kind)
@@ -501,7 +511,7 @@ struct SessionsTests {
         #expect(try one.count("lost") >= 1)
     }
 
-    @Test("E3: what waits in its poster's queue goes out after a kill of the service, too")
+    @Test("E3: an at-exit post reaches other sessions although the service was killed while the post waited")
     func killed() throws {
         try requireUsers()
         let system = try SystemBus()
@@ -519,7 +529,7 @@ struct SessionsTests {
         #expect(two.client.signals.map(\.object) == ["at last"])
     }
 
-    @Test("Without anything to send or to take nobody is on the system bus")
+    @Test("A service without names to export or import does not join the system bus")
     func off() throws {
         try requireUsers()
         let system = try SystemBus()
@@ -531,7 +541,7 @@ struct SessionsTests {
         #expect(refusal?.centerError == .notAllowed)
     }
 
-    @Test("E4: the sessions of one user are bounded")
+    @Test("E4: at most eight sessions of one user are accepted, and another user's session still joins")
     func crowd() throws {
         try requireStrangers()
         let system = try SystemBus()

@@ -11,7 +11,7 @@ import Testing
 @testable import CarillonService
 
 /// How the service finds out whether a client reads that never answers a Ping, on a kernel that is the test's.
-@Suite("B6: the sockets of clients that never answer", .limited)
+@Suite("B6: socket backlog probe for clients that never answer", .limited)
 struct SocketBacklogProbeTests {
     /// Processes with so many sockets, the first of which lead to the bus. Unchecked, as its list: one
     /// question at a time uses them, and what a test changes it changes before the first.
@@ -185,7 +185,7 @@ struct SocketBacklogProbeTests {
 
     private static func client(_ number: Int) -> UniqueName { UniqueName(rawValue: ":1.\(number)")! }
 
-    @Test("A client has read when nothing lies unread twice in a row")
+    @Test("A client has read its window when two looks in a row find no unread bytes")
     func read() {
         let kernel = Kernel(unread: [100])
         let scene = Scene(kernel)
@@ -197,7 +197,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings == [true])
     }
 
-    @Test("Nothing is found while the bus may not have handed on all")
+    @Test("The probe reports no result while the bus may not have delivered all messages")
     func onTheWay() {
         let kernel = Kernel(unread: [0])
         let scene = Scene(kernel)
@@ -210,7 +210,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings == [true])
     }
 
-    @Test("Where the kernel does not tell, a window passes in a second")
+    @Test("Without socket information from the kernel, a window passes after a second")
     func blind() {
         let scene = Scene(nil)
         scene.find()
@@ -220,7 +220,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings == [false])
     }
 
-    @Test("Of a process whose descriptors can't be seen, sixteen windows pass in a second, the oldest first")
+    @Test("For a process with invisible descriptors, sixteen windows pass per second, the oldest first")
     func manyBlind() {
         let kernel = Kernel(unread: [0])
         kernel.isVisible = false
@@ -237,7 +237,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.found.count == 116 && scene.findings.allSatisfy { !$0 })
     }
 
-    @Test("Bytes that do not change while a window is sent are another connection's")
+    @Test("Unread bytes that do not change while a window is sent belong to another connection")
     func another() {
         let kernel = Kernel(unread: [0, 300])
         let scene = Scene(kernel)
@@ -249,7 +249,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings == [false, true])
     }
 
-    @Test("A socket that was closed is no longer looked at; where all were, others are searched for")
+    @Test("A closed socket is no longer probed; if all are closed, other sockets are searched for")
     func closed() {
         let kernel = Kernel(unread: [100, 100])
         let scene = Scene(kernel)
@@ -267,7 +267,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings.first == true && scene.findings.count == 2)
     }
 
-    @Test("One search and one row of looks are for all connections of a process; another one is searched for")
+    @Test("All connections of a process share one search and one series of looks; a new connection is searched for")
     func shared() {
         let kernel = Kernel(unread: [UInt32](repeating: 100, count: 10))
         let scene = Scene(kernel)
@@ -292,7 +292,7 @@ struct SocketBacklogProbeTests {
     }
 
     @Test(
-        "What a listing leaves out is asked about by itself: an end of a connection, the other one, or all behind its end",
+        "Sockets missing in a listing are queried one by one: one end of a connection, the other, or all behind its end",
         arguments: [0, 1, 2])
     func leftOut(kind: Int) {
         let kernel = Kernel(unread: [UInt32](repeating: 100, count: 40))
@@ -313,7 +313,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings == [Bool](repeating: true, count: 40) && kernel.searches == 1)
     }
 
-    @Test("A look that had begun does not answer a question that came meanwhile")
+    @Test("A look in progress does not answer a question that arrives during it")
     func askedMeanwhile() {
         let kernel = Kernel(unread: [0])
         let scene = Scene(kernel)
@@ -334,7 +334,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings == [true, true])
     }
 
-    @Test("However many processes are looked at, few of the questions have a descriptor at a time, and all are told")
+    @Test("At most 16 descriptors are open for any number of probed processes, and every question is answered")
     func manyProcesses() {
         let kernel = Kernel(unread: [UInt32](repeating: 0, count: 20), others: 1000)
         let scene = Scene(kernel)
@@ -350,7 +350,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings.count == 151 && scene.backlogProbe.keptCount == 2)
     }
 
-    @Test("A connection that is forgotten is not told, and leaves nothing behind")
+    @Test("A forgotten connection gets no answer and leaves no state behind")
     func forgotten() {
         let kernel = Kernel(unread: [100])
         let scene = Scene(kernel)
@@ -363,7 +363,7 @@ struct SocketBacklogProbeTests {
         #expect(scene.findings.isEmpty && scene.backlogProbe.keptCount == 0 && kernel.systemCalls == before)
     }
 
-    @Test("A process of which the kernel does not answer is let pass, and others are looked at")
+    @Test("If the kernel never answers for a process, its window passes, and other processes are still probed")
     func stuck() throws {
         let kernel = Kernel(unread: [0])
         kernel.silent = [4711]
@@ -383,7 +383,7 @@ struct SocketBacklogProbeTests {
 
     #if DEBUG || CARILLON_METER
         @Test(
-            "E8: an event looks at some sockets, and all of them together at no more than the budget of a second allows",
+            "E8: an event probes few sockets, and all probes together remain within the budget of a second",
             arguments: [(100_000, 1, 0), (0, 3000, 0), (100, 1, 0), (100_000, 1, 50), (0, 3000, 50)])
         func cheap(others: Int, connections: Int, nanosecondsPerSocket: Int) throws {
             let kernel = Kernel(unread: .init(repeating: 100, count: connections), others: others)
@@ -399,7 +399,7 @@ struct SocketBacklogProbeTests {
             #expect(scene.findings == .init(repeating: true, count: connections), "all are told in the end")
         }
 
-        @Test("E8: a process of many sockets holds up the looks at others by a piece of work for each turn")
+        @Test("E8: a process with many sockets delays the probes of other processes by one work slice at a time")
         func fair() {
             let kernel = Kernel(unread: [0], others: 100_000)
             let scene = Scene(kernel)

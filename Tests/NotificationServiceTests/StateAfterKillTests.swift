@@ -11,9 +11,10 @@ import Testing
 @testable import CarillonService
 
 /// What the files of a killed process say of what it had on its way.
-@Suite("E3: what a kill leaves", .limited)
+@Suite("E3: state after a kill of the service", .limited)
 struct StateAfterKillTests: StateTests {
-    @Test("D4, E3: no serial is given twice, whatever became of the posts that had them", arguments: [1, 5, 9000])
+    @Test(
+        "D4, E3: no serial is assigned twice after kills, and an orderly end leaves no hole", arguments: [1, 5, 9000])
     func serials(count: Int) throws {
         let directory = try TemporaryDirectory()
         var last: UInt64 = 0
@@ -43,7 +44,9 @@ struct StateAfterKillTests: StateTests {
         #expect(next.lastSerial == center.lastSerial && center.lastSerial > last)
     }
 
-    @Test("D6, E3: what was numbered and may not have left is announced, and what surely left is not", arguments: 0...3)
+    @Test(
+        "D6, E3: numbered notifications that may not have left are reported as lost, and carried ones are not",
+        arguments: 0...3)
     func unconfirmed(count: Int) throws {
         let directory = try TemporaryDirectory()
         let (_, effects) = try afterKill(in: directory) { center, store in
@@ -70,7 +73,7 @@ struct StateAfterKillTests: StateTests {
         #expect(losses(effects) == (count == 0 ? [] : [[UInt64(count), 5]]))
     }
 
-    @Test("D4, E3: a word about earlier numbers takes no later ones back, as where a channel ends")
+    @Test("D4, E3: a loss of earlier numbers, as at the end of a channel, does not take back later numbers")
     func wordAboutEarlier() throws {
         let directory = try TemporaryDirectory()
         let (next, _) = try afterKill(in: directory) { center, store in
@@ -93,7 +96,8 @@ struct StateAfterKillTests: StateTests {
         #expect(deliveries(effects).map(\.sequence) == [6])
     }
 
-    @Test("D6, E3: killed between sending what had waited and noting that, it comes neither twice nor not at all")
+    @Test(
+        "D6, E3: a kill between sending a held notification and recording that causes no duplicate and no silent loss")
     func betweenSendingAndNoting() throws {
         for isConfirmed in [false, true] {
             let directory = try TemporaryDirectory()
@@ -124,7 +128,7 @@ struct StateAfterKillTests: StateTests {
     }
 
     @Test(
-        "Q7, E3: a post that leaves its poster's queue is due in the same breath",
+        "Q7, E3: a post that leaves its poster's queue is recorded as due before it is sent",
         arguments: [PostingStyle.asap, .whenIdle])
     func fromPostersQueue(style: PostingStyle) throws {
         let directory = try TemporaryDirectory()

@@ -13,7 +13,7 @@ import Testing
 /// How much the files take, and what becomes of what there is no room for.
 @Suite("E4: the size of state on disk", .limited)
 struct StateSizeTests: StateTests {
-    @Test("E3: a log grows no longer than what it has to hold, twice and a little")
+    @Test("E3: the recovery log remains within about twice the size of the state that it holds")
     func tidy() throws {
         let directory = try TemporaryDirectory()
         let center = DistributedCenter()
@@ -64,7 +64,7 @@ struct StateSizeTests: StateTests {
         }
     }
 
-    @Test("E4, E3: over state-bytes queues are not kept, registrations are, and what so is lost is announced")
+    @Test("E4, E3: above state-bytes the log keeps registrations but no queues, and their loss is reported")
     func stateBytes() throws {
         var limits = Limits()
         limits[.stateBytes] = 1 << 20
@@ -82,7 +82,7 @@ struct StateSizeTests: StateTests {
         #expect(deliveries(effects).isEmpty)
     }
 
-    @Test("E3: an orderly end leaves no less than a kill: what is kept stays, though it could not be written anew")
+    @Test("E3: an orderly end keeps all state that a kill keeps, even if the log can't be rewritten")
     func orderlyEnd() throws {
         var limits = Limits()
         limits[.stateBytes] = 1 << 20
@@ -98,7 +98,7 @@ struct StateSizeTests: StateTests {
         }
     }
 
-    @Test("E8, E3: whether what waits is kept changes part by part, and a kill at any moment loses nothing unannounced")
+    @Test("E8, E3: recording of queues starts and stops in slices, and a kill at any time leaves no silent loss")
     func extents() throws {
         var limits = Limits()
         limits[.stateBytes] = 1 << 20
@@ -151,7 +151,7 @@ struct StateSizeTests: StateTests {
         }
     }
 
-    @Test("E3: a state of many clients is taken up without its counts, also where it is larger than it may be now")
+    @Test("E3: a state of many clients is restored without its counts file, even above the present size limit")
     func withoutCounts() throws {
         let directory = try TemporaryDirectory()
         let clients = (1...200).map { ClientName(rawValue: ":1.\($0)")! }
@@ -189,7 +189,7 @@ struct StateSizeTests: StateTests {
         try FileManager.default.contentsOfDirectory(atPath: directory.path)
     }
 
-    @Test("E4, E3: the log has a long list of observers once for each client, and not with each notification")
+    @Test("E4, E3: the log writes a long list of observers once per client, and not with each notification")
     func observerLists() throws {
         let directory = try TemporaryDirectory()
         let (center, _) = try afterKill(in: directory) { center, store in
@@ -211,7 +211,7 @@ struct StateSizeTests: StateTests {
         #expect(center.statistics.queued == 1000)
     }
 
-    @Test("E4: the log is written anew in proportion to what was written")
+    @Test("E4: rewrites of the log are in proportion to the bytes written")
     func amortised() throws {
         let directory = try TemporaryDirectory()
         let center = DistributedCenter()
@@ -234,7 +234,7 @@ struct StateSizeTests: StateTests {
         #expect(rewritten <= 5)
     }
 
-    @Test("E3: state that is larger than a service allows that can't read its configuration is taken up")
+    @Test("E3: state above the standard limits is restored before a service has read its configuration")
     func lowered() throws {
         var limits = Limits()
         limits[.stateBytes] = 200 << 20
@@ -261,7 +261,7 @@ struct StateSizeTests: StateTests {
         #expect(center.waiting(for: ":1.1") == 70)
     }
 
-    @Test("E3, Q7: posts that waited for their posters and were not kept are counted by the next process, once")
+    @Test("E3, Q7: queued posts that were not recorded count as lost in the next process, once")
     func postsNotKept() throws {
         var limits = Limits()
         limits[.stateBytes] = 1 << 20

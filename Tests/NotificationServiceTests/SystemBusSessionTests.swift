@@ -12,7 +12,7 @@ import Testing
 @testable import CarillonService
 
 /// A service among sessions that send what a test says, on a bus that answers at once.
-@Suite("G1: among the sessions on the system bus", .limited)
+@Suite("G1: the service's session on the system bus", .limited)
 struct SystemBusSessionTests {
     private typealias Scene = SystemBusScene
 
@@ -49,7 +49,7 @@ struct SystemBusSessionTests {
         }
     }
 
-    @Test("Without a session bus nothing is taken, also when the system bus comes meanwhile")
+    @Test("Without a session bus no message is read from the system bus, even if that connects meanwhile")
     func paused() {
         let transport = QuietTransport()
         let context = MainContext(clock: StageClock())
@@ -72,7 +72,7 @@ struct SystemBusSessionTests {
         #expect(!transport.isPaused)
     }
 
-    @Test("A refused notification is confirmed as others are, and does not count as lost")
+    @Test("A refused notification is confirmed like others and does not count as lost")
     func refused() {
         let scene = Scene()
         scene.join(":1.2")
@@ -89,7 +89,7 @@ struct SystemBusSessionTests {
         #expect(scene.sessions.counts.refused == 69 && scene.sessions.counts.lost == 0)
     }
 
-    @Test("A notification of a user of whom nothing is taken, or of a later version, is confirmed as well")
+    @Test("A notification of a user without imports, or of a later version, is confirmed like others")
     func unread() {
         let scene = Scene()
         scene.join(":1.2", user: 1002)
@@ -104,7 +104,7 @@ struct SystemBusSessionTests {
         #expect(scene.sessions.counts.refused == 150 && scene.sessions.counts.lost == 0)
     }
 
-    @Test("G1: each session is told what is wanted of its user, and of every change, also that nothing is wanted now")
+    @Test("G1: each session is sent the names wanted from its user, and every change, also to an empty list")
     func wants() {
         let scene = Scene()
         var heard: [UniqueName: Int] = [:]
@@ -140,7 +140,7 @@ struct SystemBusSessionTests {
         }
     }
 
-    @Test("A user may send no more by leaving and coming again")
+    @Test("A user does not gain a higher rate by leaving and joining again")
     func allowance() {
         let scene = Scene()
         func flood(_ session: UniqueName) -> Int {
@@ -161,7 +161,7 @@ struct SystemBusSessionTests {
         #expect(flood(":1.5") == 2512)
     }
 
-    @Test("A session that was passed over, as its user has too many, has a place as soon as there is one")
+    @Test("A session passed over because its user has too many gets a slot as soon as one is free")
     func passedOver() {
         let scene = Scene()
         let names = (2...SessionSlots.maxPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
@@ -177,7 +177,7 @@ struct SystemBusSessionTests {
     }
 
     @Test(
-        "E4: one user with hundreds of connections that say again and again that they are there costs a question for each"
+        "E4: hundreds of connections of one user that announce themselves repeatedly cost one bus query each"
     )
     func manyOfOneUser() {
         let scene = Scene()
@@ -194,7 +194,8 @@ struct SystemBusSessionTests {
         #expect(scene.systemBusSession.kept.allSatisfy { $0.count == 0 }, "\(scene.systemBusSession.kept)")
     }
 
-    @Test("E4: beside a user who comes with ever new connections another one's session is found in seconds")
+    @Test(
+        "E4: a user with ever new connections does not prevent the discovery of another user's session within seconds")
     func newConnections() {
         let scene = Scene()
         var number = 0
@@ -217,7 +218,7 @@ struct SystemBusSessionTests {
         #expect(turns < 50, "\(turns) tenths of a second")
     }
 
-    @Test("E4: users who fill all places give one up for each user who has fewer")
+    @Test("E4: users who fill all slots lose one for each user with fewer sessions")
     func manyUsers() {
         let scene = Scene()
         for user in 0..<8 as Range<UInt32> {
@@ -236,7 +237,7 @@ struct SystemBusSessionTests {
         #expect(scene.systemBusSession.shown.count == SessionSlots.maxPeers)
     }
 
-    @Test("E4: a flood of a user of whom nothing is taken does not have reading rest")
+    @Test("E4: a flood of a user without imports does not pause reading")
     func strangersFlood() {
         let scene = Scene()
         scene.join(":1.2")
@@ -247,7 +248,7 @@ struct SystemBusSessionTests {
         #expect(scene.posted == ["Ding"])
     }
 
-    @Test("E4: nothing more is taken while much waits to be written in this session")
+    @Test("E4: reading from the system bus pauses while much waits to be written in this session")
     func writing() {
         let scene = Scene()
         scene.join(":1.2")
@@ -263,7 +264,7 @@ struct SystemBusSessionTests {
         #expect(!scene.systemBusSession.isResting && scene.posted.count == 2)
     }
 
-    @Test("A session about which the bus says nothing is passed over, and one that has left is not")
+    @Test("A session whose user the bus does not report is asked for again; one that has left is not")
     func unknown() {
         let scene = Scene()
         scene.bus.isMute = true
@@ -277,7 +278,7 @@ struct SystemBusSessionTests {
         #expect(scene.sent(HereSignal.member, to: nil).count == asked)
     }
 
-    @Test("The more often sessions are passed over, the more seldom all are asked, until there is a calm")
+    @Test("The pause before sessions are asked again doubles up to a minute, and is short again after a calm period")
     func pauses() {
         let scene = Scene()
         scene.bus.isMute = true

@@ -10,9 +10,11 @@ import Testing
 
 /// Calls whose arguments are not laid out as D-Bus lays them out. A bus ends the connection of whoever sends such a thing,
 /// or carries it.
-@Suite("E4: arguments that no bus has looked at", .serialized, .limited)
+@Suite("E4: malformed arguments that no bus has checked", .serialized, .limited)
 struct UncheckedArgumentsTests {
-    @Test("E4: whoever sends them gets an error at most, and everybody else is served", arguments: BusKind.available)
+    @Test(
+        "E4: the sender of malformed arguments gets at most an error, and other clients are served",
+        arguments: BusKind.available)
     func post(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let service = try ServiceProcess(on: bus)

@@ -6,7 +6,7 @@ import Testing
 @testable import CarillonService
 
 /// What a service lets go of, and what it must not.
-@Suite("Pages that a process does not need", .limited)
+@Suite("Release of unused memory pages", .limited)
 struct UnusedPagesTests {
     private static let size = 256 << 10
 
@@ -36,7 +36,7 @@ struct UnusedPagesTests {
         return try #require(line.split(separator: " ").dropFirst().first.flatMap { Int($0) })
     }
 
-    @Test("What is as it is in its file goes, and comes back; what was changed stays as it is")
+    @Test("Unchanged pages of a file are released and can be read again; changed pages remain resident")
     func letsGo() throws {
         let (same, changed) = (try map(), try map())
         defer { for mapping in [same, changed] { munmap(mapping, Self.size) } }

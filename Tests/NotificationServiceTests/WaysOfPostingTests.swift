@@ -10,7 +10,7 @@ import Testing
 
 /// What is refused, by whom and why, is the same whichever way a post comes: ``WayOfPosting``. A rule about posts is a row
 /// of a table here.
-@Suite("E1, N1, N3, P2, G1, G3: what a post may be, by every way of posting", .limited)
+@Suite("E1, N1, N3, P2, G1, G3: accepted and refused posts, by call, by PostMany and by channel", .limited)
 struct WaysOfPostingTests {
     /// A service with the policy that the tables speak of, and an observer of everything.
     private final class Scene {
@@ -62,7 +62,7 @@ struct WaysOfPostingTests {
     }
 
     @Test(
-        "E1, N1, N3, P2, G1, G3: every way refuses a post with the same error, and nothing comes of it",
+        "E1, N1, N3, P2, G1, G3: every method of posting refuses a post with an equal error and without effect",
         arguments: PostTrials.refused)
     func refused(trial: PostTrials.Trial) throws {
         let (way, refusal) = (trial.way, trial.refusal)
@@ -83,7 +83,7 @@ struct WaysOfPostingTests {
     }
 
     @Test(
-        "D3: who wants no answer is refused the same, which is counted, by every way",
+        "D3: a refused post without an answer is counted and has no effect, for every method of posting",
         arguments: PostTrials.refused)
     func refusedUnanswered(trial: PostTrials.Trial) throws {
         let (way, refusal) = (trial.way, trial.refusal)
@@ -106,7 +106,7 @@ struct WaysOfPostingTests {
     }
 
     @Test(
-        "Q2, Q7, F2: what waits is posted when the loop comes to it, by every way, awaited or not",
+        "Q2, Q7, F2: queued posts are made by the loop, for every method of posting, with and without an answer",
         arguments: WayOfPosting.allCases, ["now", "asap", "when-idle"])
     func styles(way: WayOfPosting, style: String) throws {
         for isAwaited in [true, false] {
@@ -127,7 +127,7 @@ struct WaysOfPostingTests {
     }
 
     @Test(
-        "P2, P3, G1, G3: every way accepts what is allowed, and it arrives as what it is",
+        "P2, P3, G1, G3: every method of posting accepts allowed posts, which arrive with their origin",
         arguments: WayOfPosting.allCases, PostTrials.accepted)
     func accepted(way: WayOfPosting, acceptance: PostTrials.Acceptance) throws {
         let scene = try Scene()

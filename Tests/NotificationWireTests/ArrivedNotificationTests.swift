@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonDBus
 
 /// Notifications read where they lie (F3), held against what libdbus reads.
-@Suite("F3: notifications read where they lie", .limited)
+@Suite("F3: notifications read in place", .limited)
 struct ArrivedNotificationTests {
     private static let samples: [NotificationSignal] = [
         NotificationSignal(
@@ -30,7 +30,7 @@ struct ArrivedNotificationTests {
                 sequence: arrived.sequence)
     }
 
-    @Test("What libdbus reads is read, alone and together, in order")
+    @Test("Notifications, alone and in a batch, are read in place as libdbus reads them, in order")
     func roundTrip() throws {
         for sample in Self.samples {
             let all = try #require(try ArrivedNotification.all(in: sample.message(to: ":1.1")))
@@ -43,7 +43,7 @@ struct ArrivedNotificationTests {
         }
     }
 
-    @Test("What one has in common with the one before is the same; whatever differs is its own")
+    @Test("Reuse of equal parts of the previous notification does not change the result of reading")
     func recent() throws {
         var recent = ArrivedNotification.Recent()
         // Alike in all but one thing, in which they differ also by a beginning and in length.
@@ -85,7 +85,7 @@ struct ArrivedNotificationTests {
         }
     }
 
-    @Test("P1: details that the client asked for come with each notification; without any there are none")
+    @Test("P1: each notification carries the details that the client requested, or none")
     func details() throws {
         let message = Wire.signal(NotificationsSignal.member, to: ":1.1")
         var writer = MessageWriter(message)
@@ -107,7 +107,7 @@ struct ArrivedNotificationTests {
         #expect(all.map { $0.details?.decoded() } == [details, nil, details])
     }
 
-    @Test("Another message is none; one of other types, or with a poster that is no connection, is an error")
+    @Test("Other signals are no notifications; wrong argument types or an invalid poster are an error")
     func others() throws {
         #expect(try ArrivedNotification.all(in: Wire.signal("Dropped", to: ":1.1")) == nil)
         let foreign = Message.signal(path: Wire.path, interface: "org.example.Bell", member: "Notification")
@@ -124,7 +124,7 @@ struct ArrivedNotificationTests {
         #expect(throws: BusError.self) { try ArrivedNotification.all(in: stranger.message(to: ":1.1")) }
     }
 
-    @Test("What is no property list is told when it arrives, not when somebody looks at it")
+    @Test("A userInfo that is no property list is refused on arrival, not at the first access")
     func checkedOnArrival() throws {
         let message = Wire.signal(NotificationSignal.member, to: ":1.1")
         var writer = MessageWriter(message)
@@ -138,7 +138,7 @@ struct ArrivedNotificationTests {
         #expect(throws: BusError.self) { try ArrivedNotification.all(in: message) }
     }
 
-    @Test("E2: bytes that nobody has looked at are an error or read, whatever was changed in them")
+    @Test("E2: damaged notification bytes are read or refused, and truncated ones are refused")
     func damaged() throws {
         for message in [Self.samples[0].message(to: ":1.1"), NotificationsSignal(Self.samples).message(to: ":1.1")] {
             _ = message.numbered { 1 }

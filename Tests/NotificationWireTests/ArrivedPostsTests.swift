@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonCore
 
 /// Posts that come together, read where they lie (F1): each as one that came alone.
-@Suite("F1: posts that come together", .limited)
+@Suite("F1: posts of one PostMany call, read in place", .limited)
 struct ArrivedPostsTests {
     private func read(
         _ call: Message, limits: Limits = Limits(), refusing bad: String = ""
@@ -58,7 +58,7 @@ struct ArrivedPostsTests {
         }
     }
 
-    @Test("Each is read by itself: one that is bad does not keep the others from being read")
+    @Test("Each post of a batch is read by itself, and an invalid post does not affect the others")
     func mixedPosts() throws {
         #expect(
             try read(mixed(), refusing: "e") == [
@@ -67,7 +67,7 @@ struct ArrivedPostsTests {
         #expect(try read(call { _ in }) == [])
     }
 
-    @Test("The bytes of each are those of a call of its own")
+    @Test("The userInfo bytes of a post in a batch equal those of a single call")
     func bytes() throws {
         let alone = try PostCall(name: "c", object: "object", userInfo: ["key": .int64(1)]).message()
         let body = try Post(alone, limits: Limits()) { _, _ in }.userInfo.commonBody
@@ -78,7 +78,7 @@ struct ArrivedPostsTests {
         }
     }
 
-    @Test("Calls of one post, put together by a client, are the same")
+    @Test("A PostMany call that a client combines from single calls contains equal posts")
     func putTogether() throws {
         let posts = try [
             PostCall(name: "a", userInfo: ["k": .data([1, 2, 3])]), PostCall(name: "bcdefg", object: "o"),
@@ -93,7 +93,7 @@ struct ArrivedPostsTests {
         #expect(try read(message).count == 3)
     }
 
-    @Test("E1: more than a call may have are refused, all of them")
+    @Test("E1: a PostMany call with more posts than posts-per-call is refused as a whole")
     func tooMany() throws {
         var limits = Limits()
         limits[.postsPerCall] = 4
@@ -111,7 +111,7 @@ struct ArrivedPostsTests {
         #expect(runs(of: mixed(), limits: limits) == nil)
     }
 
-    @Test("E4: posts that are for the same are one run, in whatever order they and a few others come")
+    @Test("E4: posts of a batch with equal name, object and urgency form one run, in any order")
     func runs() throws {
         let kinds = [
             ("a", "", false, 3), ("a", "o", false, 1), ("b", "o", false, 2), ("b", "o", true, 2), ("a", "", false, 1),
@@ -140,7 +140,7 @@ struct ArrivedPostsTests {
         #expect(ofObject.map(\.object) == ["", "o", "o"] && ofObject.map(\.count) == [4, 3, 2])
     }
 
-    @Test("E4: of whatever many kinds none is left out, and a few that take turns are as many runs", arguments: 1...30)
+    @Test("E4: runs cover all posts of a batch, and up to eight alternating keys form one run each", arguments: 1...30)
     func manyKinds(kinds: Int) throws {
         let posts = try (0..<60).map { number in
             var options = PostOptions()
@@ -155,7 +155,7 @@ struct ArrivedPostsTests {
         }
     }
 
-    @Test("E1: what could not have been posted is in no run")
+    @Test("E1: runs do not include posts that would be refused")
     func refusedRuns() throws {
         var limits = Limits()
         limits[.nameLength] = 8
@@ -197,7 +197,7 @@ struct ArrivedPostsTests {
         return Message(arrived: bytes + body)
     }
 
-    @Test("E2: bytes that nobody has looked at are refused or read, whatever was changed in them")
+    @Test("E2: a damaged batch of posts is read or refused, and a truncated one is refused")
     func damaged() throws {
         let whole = mixed().marshalledBody
         for place in whole.indices {
@@ -216,7 +216,7 @@ struct ArrivedPostsTests {
         }
     }
 
-    @Test("E1: userInfo as deep as any may be goes together, too: D-Bus nests that deep")
+    @Test("E1: userInfo of the maximum depth also fits into a batch, within the nesting of D-Bus")
     func deep() throws {
         var limits = Limits()
         limits[.userInfoDepth] = .max

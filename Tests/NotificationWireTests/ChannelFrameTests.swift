@@ -54,7 +54,7 @@ struct ChannelFrameTests {
     }
 
     /// The example of docs/channel.md.
-    @Test("The bytes of a frame are those of the documentation")
+    @Test("The bytes of a frame equal the example in docs/channel.md")
     func documented() throws {
         let writer = ChannelFrameWriter()
         writer.append(ChannelOutcome(receivers: 2), number: 7)
@@ -67,7 +67,9 @@ struct ChannelFrameTests {
         if 1.littleEndian == 1 { #expect(bytes(writer) == expected) }
     }
 
-    @Test("What is written is read, however it is cut", arguments: [1, 3, 15, 16, 17, 100, 100_000])
+    @Test(
+        "A reader returns all written frames, for any division of the stream",
+        arguments: [1, 3, 15, 16, 17, 100, 100_000])
     func pieces(size: Int) throws {
         let writer = ChannelFrameWriter()
         writer.append(DroppedSignal(count: 3, observers: [ObserverID(rawValue: 9)], reason: "queue-full"))
@@ -85,7 +87,7 @@ struct ChannelFrameTests {
         #expect(writer.byteCount == 0 && writer.written == UInt64(all.count))
     }
 
-    @Test("A read tells whether it filled the room, as there may be more then")
+    @Test("A read reports whether it filled the buffer, because more bytes may follow")
     func fullRoom() {
         for rest in 0...1 {
             let outcome = ChannelFrameReader(from: .service).read { room in
@@ -98,7 +100,7 @@ struct ChannelFrameTests {
         #expect(nothing.count == 0 && !nothing.isFull)
     }
 
-    @Test("Values survive the way")
+    @Test("Control signals and outcomes survive encoding; a long error message is shortened")
     func values() throws {
         let dropped = DroppedSignal(count: .max, observers: [1, .max].map(ObserverID.init), reason: "é")
         let change = SuspensionChangedSignal(isSuspended: false, cause: "")
@@ -116,7 +118,7 @@ struct ChannelFrameTests {
         #expect(outcome.message.utf8.count < 1100 && outcome.receivers == 0)
     }
 
-    @Test("E1: the message of a refused post has a KiB at most; a longer one is cut there")
+    @Test("E1: the error message of a refused post is cut at 1 KiB")
     func longMessage() {
         func sent(_ length: Int) -> String {
             ChannelOutcome(BusError(.invalidName, message: String(repeating: "m", count: length))).message
@@ -125,7 +127,9 @@ struct ChannelFrameTests {
         #expect(sent(1025) == String(repeating: "m", count: 1024) + "…")
     }
 
-    @Test("A stream is cut anywhere but between two frames, also in a body that is passed over", arguments: [0, 100])
+    @Test(
+        "A stream counts as cut at every position except between two frames, also within a skipped body",
+        arguments: [0, 100])
     func cuts(maxKept: Int) throws {
         let writer = ChannelFrameWriter()
         writer.append(.notification, number: 1, atMost: 20) { $0.append(bytes: [UInt8](repeating: 5, count: 20)) }
@@ -138,7 +142,8 @@ struct ChannelFrameTests {
     }
 
     @Test(
-        "A reader has a next frame exactly when it gives one, wherever the stream is cut", arguments: [0, 3, 1 << 20])
+        "A reader reports a next frame exactly when it returns one, wherever the stream is cut",
+        arguments: [0, 3, 1 << 20])
     func next(maxKept: Int) throws {
         let writer = ChannelFrameWriter()
         for length in [0, 3, 4, 0] {
@@ -159,7 +164,7 @@ struct ChannelFrameTests {
         }
     }
 
-    @Test("The largest body that is wanted is read in two pieces: the first has its length, and the second the rest")
+    @Test("The largest accepted body is read in two pieces: the first has its length, the second the rest")
     func largestBody() throws {
         let (writer, most) = (ChannelFrameWriter(), 200_000)
         writer.append(.notification, number: 1, atMost: most) { body in
@@ -189,7 +194,7 @@ struct ChannelFrameTests {
         }
     }
 
-    @Test("Of a frame in part little more is held than has come, until it is large; without room it is passed over")
+    @Test("A partial frame holds little more memory than its bytes until much has arrived; without space it is skipped")
     func parts() throws {
         let writer = ChannelFrameWriter()
         for (number, length) in [(1, 1000), (2, 200_000), (3, 300_000), (4, 5)] {
@@ -234,7 +239,7 @@ struct ChannelFrameTests {
     }
 
     @Test(
-        "Of a body for which there is no room its beginning is kept, wherever the stream is cut",
+        "A body without space keeps its beginning, wherever the stream is cut",
         arguments: [0, 7, 5000])
     func heads(maxHead: Int) throws {
         let writer = ChannelFrameWriter()
@@ -268,7 +273,7 @@ struct ChannelFrameTests {
         }
     }
 
-    @Test("When the bound is lowered while a longer body comes, its rest is passed over, and what is behind it is read")
+    @Test("If the bound is lowered during a longer body, its rest is skipped and the next frame is read")
     func loweredBound() throws {
         let (writer, length) = (ChannelFrameWriter(), 300_000)
         for length in [length, 3] {
@@ -317,7 +322,7 @@ struct ChannelFrameTests {
     /// After the first frame there is no room for the second. What is left of it moves to the beginning where much was
     /// written, and goes to other memory where little was.
     @Test(
-        "Frames that are appended behind others, of which a part was written, come out as they went in",
+        "Frames appended behind partly written ones leave unchanged and in order",
         arguments: [0, 1, 100, 1600, 2500, 3015, 3016])
     func partlyWritten(part: Int) {
         let (writer, whole) = (ChannelFrameWriter(), ChannelFrameWriter())
@@ -339,7 +344,7 @@ struct ChannelFrameTests {
         #expect(writer.written == UInt64(written.count))
     }
 
-    @Test("What is no frame is a fault, and stays one")
+    @Test("An invalid frame header is a fault, and the reader remains faulty")
     func faults() throws {
         func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
             let reader = ChannelFrameReader(from: sender)
@@ -363,7 +368,7 @@ struct ChannelFrameTests {
         #expect(fault([0, 1, 0, 0]) == nil && fault([5, 1, 0]) == nil)
     }
 
-    @Test("A notification's body is decoded as the bus's signal is")
+    @Test("A notification body on a channel is decoded like the bus's signal, and damaged bodies do no harm")
     func notification() throws {
         let userInfo: [String: PropertyList] = [
             "text": .string("é"), "yes": .boolean(true), "data": .data([1, 2, 3]), "none": .data([]),
@@ -400,7 +405,7 @@ struct ChannelFrameTests {
         }
     }
 
-    @Test("P1: a notification on a channel has the details that its client asked for, as it has them on the bus")
+    @Test("P1: a notification on a channel has the same requested details as on the bus")
     func details() throws {
         let content = try Sample.userInfo(of: PostCall(name: "Ding", userInfo: ["n": .int64(1)]).message())
         let identity = Identity(
@@ -425,7 +430,7 @@ struct ChannelFrameTests {
         }
     }
 
-    @Test("A post is taken as one of a call is, its errors too")
+    @Test("A post on a channel is read like the arguments of a call, with the same errors")
     func posts() throws {
         var options = PostOptions()
         options.deliverImmediately = true
@@ -456,7 +461,7 @@ struct ChannelFrameTests {
         }
     }
 
-    @Test("A post's frame has the number that it was given, and the body of the call as it is")
+    @Test("A post's frame contains the given number and the unchanged body of the call")
     func postFrame() throws {
         let body = try PostCall(name: "N", object: "O", userInfo: ["a": .int32(1)]).message().marshalledBody
         let writer = ChannelFrameWriter()

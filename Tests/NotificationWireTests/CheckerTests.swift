@@ -29,7 +29,9 @@ struct CheckerTests {
         try Sample.check(Sample.post { $0.array(of: "{sv}") { _ in } })
     }
 
-    @Test("N3: a boolean is 0 or 1, alone and in an array", arguments: [0, 1, 2, 256, .max] as [UInt32])
+    @Test(
+        "N3: only 0 and 1 are accepted as a boolean, alone and in an array",
+        arguments: [0, 1, 2, 256, .max] as [UInt32])
     func booleans(value: UInt32) throws {
         let (alone, inArray) = (
             Sample.post("b") { $0.append(true) }, Sample.post("ab") { $0.array(of: "b") { $0.append(true) } }
@@ -43,7 +45,7 @@ struct CheckerTests {
     }
 
     @Test(
-        "N3: arrays and string-keyed dictionaries of these are allowed, also when they are empty",
+        "N3: arrays and string-keyed dictionaries of allowed types are accepted, also when they are empty",
         arguments: [
             "s", "b", "y", "n", "q", "i", "u", "x", "t", "d", "v", "ay", "(x)", "as", "aas", "a{sv}", "a{ss}", "{sv}",
             "{ss}", "{s(x)}", "{say}", "{sa{sv}}", "{sa{sas}}",
@@ -53,7 +55,7 @@ struct CheckerTests {
     }
 
     @Test(
-        "N3: everything else is refused, also deep inside the type of an empty array",
+        "N3: all other types are refused, also deep inside the type of an empty array",
         arguments: [
             "o", "g", "h", "(s)", "(xx)", "()x", "(t)", "((x))", "(d)", "{ov}", "{yv}", "{iv}", "{gs}", "{so}", "{sg}",
             "{sh}", "{s(s)}", "{s{sv}}", "ao", "ah", "a{yv}", "aa{us}", "{sa{sah}}", "(xs)", "{s(xv)}", "a(xx)",
@@ -86,7 +88,7 @@ struct CheckerTests {
         expectRefusal("userInfo.a", "(t)", Sample.post("(t)") { $0.structure { $0.append(UInt64(1)) } })
     }
 
-    @Test("N3: the error names the key path")
+    @Test("N3: the error of a refused value names its key path")
     func keyPaths() {
         let path = Signature("o")
         expectRefusal("userInfo.größe", "o", Sample.post(key: "größe", path) { $0.append(ObjectPath("/")) })
@@ -120,7 +122,7 @@ struct CheckerTests {
             Sample.post("v") { $0.variant(of: "v") { $0.variant(of: "o") { $0.append(ObjectPath("/")) } } })
     }
 
-    @Test("N3: what the checker accepts of damaged bytes libdbus accepts, too, and no reading leaves them")
+    @Test("N3: libdbus accepts all damaged bytes that the checker accepts")
     func damaged() throws {
         let whole = Sample.post { writer in
             writer.array(of: "{sv}") { writer in
@@ -164,7 +166,8 @@ struct CheckerTests {
     }
 
     @Test(
-        "N3: types are nested no deeper than D-Bus lets them, dictionaries and arrays alike", arguments: ["a{s", "a"])
+        "N3: types nest as deep as D-Bus allows and no deeper, for dictionaries and arrays alike",
+        arguments: ["a{s", "a"])
     func deepTypes(opening: String) {
         func isAccepted(_ levels: Int) -> Bool {
             let closing = opening.hasSuffix("{s") ? "}" : ""
@@ -175,7 +178,7 @@ struct CheckerTests {
         #expect(!isAccepted(33) && !isAccepted(40))
     }
 
-    @Test("N3: a type that is cut short, or goes on, is none: who lays bytes out is not trusted to know what a type is")
+    @Test("N3: a type signature that is incomplete or has surplus characters is refused")
     func brokenTypes() {
         for type in ["as", "aas", "a{ss}", "aa{sv}", "a{sa{sy}}", "a(x)"] {
             #expect(Self.isAccepted(type: type), "\(type)")
@@ -200,7 +203,7 @@ struct CheckerTests {
         }
     }
 
-    @Test("A post whose arguments nobody has looked at is refused when they are not laid out as they should be")
+    @Test("A post with malformed arguments that no bus has checked is refused")
     func damagedPost() throws {
         let post = Sample.post { $0.array(of: "{sv}") { $0.entry("key", "text") } }
         _ = post.numbered { 1 }
@@ -215,7 +218,7 @@ struct CheckerTests {
         #expect(throws: BusError.self) { _ = try Post.nameAndObject(of: bad) }
     }
 
-    @Test("N3: of a key the error shows so much that it can be read")
+    @Test("N3: the error shows at most the first 128 characters of a key")
     func longKeys() {
         for (length, shown) in [(127, 127), (128, 128), (129, 128), (5000, 128)] {
             let key = String(repeating: "k", count: length)
@@ -224,7 +227,7 @@ struct CheckerTests {
         }
     }
 
-    @Test("One bad value among many good ones is found")
+    @Test("A single invalid value among 2000 valid ones is found")
     func among() {
         let message = Sample.post { writer in
             writer.array(of: "{sv}") { writer in
@@ -238,7 +241,7 @@ struct CheckerTests {
 
     // MARK: Size (E1)
 
-    @Test("E1: the bytes are counted as D-Bus marshals them", arguments: Self.samples.indices)
+    @Test("E1: the size of userInfo is counted as D-Bus marshals it", arguments: Self.samples.indices)
     func byteCount(index: Int) throws {
         let write = Self.samples[index]
         let alone = Message.signal(path: "/", interface: Wire.interface, member: "A")
@@ -247,7 +250,9 @@ struct CheckerTests {
         #expect(try Sample.check(Sample.post(write)) == alone.marshalledBody.count)
     }
 
-    @Test("E1: as many bytes as the limit says are accepted, one more is not", arguments: Self.samples.indices)
+    @Test(
+        "E1: userInfo of exactly the limit in bytes is accepted, and one byte more is refused",
+        arguments: Self.samples.indices)
     func byteLimit(index: Int) throws {
         let post = Sample.post(Self.samples[index])
         let count = UInt64(try Sample.check(post))
@@ -260,7 +265,7 @@ struct CheckerTests {
         }
     }
 
-    @Test("E1: the limit comes first: a forbidden value beyond it is not looked at")
+    @Test("E1: the size limit is checked first, and a forbidden value beyond it is not examined")
     func beyondLimit() {
         let post = Sample.post("av") { writer in
             writer.array(of: "v") { writer in writer.variant(of: "o") { $0.append(ObjectPath("/")) } }

@@ -6,9 +6,9 @@ import CarillonWire
 import Testing
 
 /// A client's userInfo, written and read (N3).
-@Suite("N3: userInfo as values", .limited)
+@Suite("N3: encoding and decoding of userInfo values", .limited)
 struct CodingTests {
-    @Test("N3: every kind of value arrives as what it was, not as a neighbour type")
+    @Test("N3: each value arrives with the type with which it was written")
     func roundTrips() throws {
         let values: [PropertyList] = [
             .string(""), .string("Größe 🔔"), .string(String(repeating: "x", count: 100_000)),
@@ -44,7 +44,7 @@ struct CodingTests {
         #expect(value.isNaN)
     }
 
-    @Test("N3: what a client writes, the service accepts unless it is over a limit")
+    @Test("N3: the service accepts userInfo that a client writes within the limits")
     func accepted() throws {
         let userInfo: [String: PropertyList] = [
             "mixed": .array([.int64(1), .string("a"), .dictionary(["b": .data([1])])]),
@@ -63,7 +63,7 @@ struct CodingTests {
         try Sample.check(post)
     }
 
-    @Test("Arrays of one simple type are written as such, others as variants")
+    @Test("An array of one simple type is written with that type, and any other array as variants")
     func signatures() throws {
         #expect(try valueSignature(.array([.string("a")])) == "as")
         #expect(try valueSignature(.array([.int64(1), .int64(2)])) == "ax")
@@ -78,7 +78,7 @@ struct CodingTests {
         #expect(try valueSignature(.date(microsecondsSince1970: 1)) == "(x)")
     }
 
-    @Test("Typed containers of other languages are read: as, ax, a{ss}, a{sx}, variants in variants")
+    @Test("Typed containers of other languages are read: as, aai, a{ss}, variants in variants")
     func foreign() throws {
         let message = Sample.post { writer in
             writer.array(of: "{sv}") { writer in
@@ -124,7 +124,7 @@ struct CodingTests {
         expect(["k\0": .string("fine")], at: "userInfo.k\0")
     }
 
-    @Test("E1: a client refuses to write more than any service accepts")
+    @Test("E1: a client refuses to write userInfo larger than any service accepts")
     func size() {
         let maximum = Limits.row(.userInfoBytes).hardMaximum
         let message = Wire.methodCall("Post")

@@ -7,11 +7,11 @@ import CarillonWire
 import Testing
 
 /// Every method, signal and property of the contract is a value that is coded both ways.
-@Suite("The contract's messages", .limited)
+@Suite("Methods, signals and properties of the D-Bus interface", .limited)
 struct ContractTests {
     // MARK: Methods
 
-    @Test("A call is what its arguments say, and comes back as it was made")
+    @Test("Every method call decodes to the arguments with which it was encoded")
     func calls() throws {
         let observer = AddObserver(
             name: "Ding", object: "",
@@ -57,7 +57,7 @@ struct ContractTests {
         #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
 
-    @Test("E1: a list in parts begins with the first one, 1024 at a time, where no number is given")
+    @Test("E1: a paged list begins with the first entry and has at most 1024 entries by default")
     func firstPart() throws {
         let observers = try again(ListObserversFrom(of: "nobody"))
         #expect(observers.after < ObserverID(rawValue: 1) && observers.most == 1024)
@@ -65,7 +65,7 @@ struct ContractTests {
         #expect(values.after == 0 && values.most == 1024)
     }
 
-    @Test("R1, R2: what stays is said by options, which go together or not at all")
+    @Test("R1, R2: options of retained values survive encoding, and contradictory ones are refused")
     func retaining() throws {
         for (retention, expiry): (Retention?, UInt32?) in [
             (nil, nil), (Retention(), nil), (Retention(whileConnected: true), 60), (nil, .max),
@@ -117,7 +117,7 @@ struct ContractTests {
         }
     }
 
-    @Test("An answer comes back as it was given")
+    @Test("Every reply decodes to the value with which it was encoded")
     func replies() throws {
         #expect(try reply(AddObserver.self, ObserverID(rawValue: 7)).rawValue == 7)
         #expect(try reply(RemoveObservers.self, 3) == 3)
@@ -173,7 +173,7 @@ struct ContractTests {
             ])
     }
 
-    @Test("A poster comes back as it was told, with what a later service tells besides; what is missing is an error")
+    @Test("A poster's entry keeps unknown keys of a later service, and a missing key is an error")
     func posterRows() throws {
         func row(_ poster: ListedPoster) throws -> ListedPoster {
             try #require(try reply(ListPosters.self, [poster]).first)
@@ -199,7 +199,7 @@ struct ContractTests {
         #expect(throws: BusError.self) { try ListPosters.reply(in: message) }
     }
 
-    @Test("What a later service tells of a client besides is kept; what is missing, or of another type, is an error")
+    @Test("A client's entry keeps unknown keys of a later service; a missing or mistyped key is an error")
     func clientRows() throws {
         func rows(_ change: (inout [(String, PropertyList)]) -> Void) -> Message {
             var entries: [(String, PropertyList)] = [
@@ -229,7 +229,7 @@ struct ContractTests {
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[0] = ("name", .string("nobody")) }) }
     }
 
-    @Test("B3: an observer is listed with its options, without those that it does not use")
+    @Test("B3: a listed observer includes its options, and omits those that it does not use")
     func listedOptions() {
         func listed(_ options: ObserverOptions) -> ListedRegistration {
             ListedRegistration(
@@ -252,7 +252,7 @@ struct ContractTests {
         #expect(listed(ObserverOptions(minimumInterval: 1)).options["minimum-interval"] == .uint32(1))
     }
 
-    @Test("E4: a listed observer never takes more than it counts", arguments: 0..<9)
+    @Test("E4: a listed observer with options takes no more bytes than are counted for it", arguments: 0..<9)
     func listedBytes(length: Int) {
         let text = String(repeating: "o", count: length)
         for isMonitor in [false, true] {
@@ -272,7 +272,9 @@ struct ContractTests {
         }
     }
 
-    @Test("E4: an observer listed without options takes no more than it counts", arguments: SuspensionBehavior.allCases)
+    @Test(
+        "E4: a listed observer without options takes no more bytes than are counted for it",
+        arguments: SuspensionBehavior.allCases)
     func listedBytesWithoutOptions(behavior: SuspensionBehavior) {
         for length in 0..<9 {
             let text = String(repeating: "o", count: length)
@@ -287,7 +289,7 @@ struct ContractTests {
         }
     }
 
-    @Test("E4: a listed value never takes more than it counts", arguments: [1, 7, 8, 255])
+    @Test("E4: a listed value takes no more bytes than are counted for it", arguments: [1, 7, 8, 255])
     func valueBytes(length: Int) throws {
         let (text, short) = (String(repeating: "v", count: length), "v")
         let content = try Sample.userInfo(of: PostCall(name: "Ding").message())
@@ -307,7 +309,7 @@ struct ContractTests {
         }
     }
 
-    @Test("E6: an answer of other types is refused, not misread")
+    @Test("E6: a reply with wrong argument types is refused")
     func wrongReplies() {
         let text = Wire.methodCall("Reply")
         var writer = MessageWriter(text)
@@ -321,13 +323,13 @@ struct ContractTests {
         #expect(throws: BusError.self) { try AddObserver.reply(in: Wire.methodCall("Reply")) }
     }
 
-    @Test("A post that no service would take is none")
+    @Test("A post that every service would refuse can't be constructed")
     func badPosts() {
         #expect(throws: CenterError.invalidName) { try PostCall(name: "") }
         #expect(throws: CenterError.self) { try PostCall(name: "Ding", userInfo: ["a": .string("\0")]) }
     }
 
-    @Test("A call can ask for no answer, and for no service to be started")
+    @Test("A call can request no reply, and can avoid the start of the service")
     func flags() {
         #expect(!SetSuspended(true).message().expectsNoReply)
         #expect(SetSuspended(true).message(wantsAnswer: false).expectsNoReply)
@@ -339,7 +341,7 @@ struct ContractTests {
 
     // MARK: Signals
 
-    @Test("A signal comes back as it was made, and is no other one")
+    @Test("Every signal decodes to its original value, and does not decode as another signal")
     func signals() throws {
         let notification = NotificationSignal(
             name: "Ding", object: "", userInfo: ["a": .array([.int64(1)])],
@@ -360,7 +362,7 @@ struct ContractTests {
         #expect(changed.message(to: ":1.1").destination == ":1.1")
     }
 
-    @Test("D6: a poster that is no connection's name is refused")
+    @Test("D6: a notification whose poster is not the name of a connection is refused")
     func poster() {
         let message = Wire.signal(NotificationSignal.member, to: ":1.1")
         var writer = MessageWriter(message)
@@ -376,7 +378,7 @@ struct ContractTests {
 
     // MARK: Properties
 
-    @Test("What an earlier service does not tell of itself has the value of one without such a rule")
+    @Test("Properties that an earlier service does not have are empty")
     func earlierProperties() throws {
         let reply = Wire.methodCall("Reply")
         var writer = MessageWriter(reply)
@@ -394,7 +396,7 @@ struct ContractTests {
         #expect(back.others.isEmpty)
     }
 
-    @Test("A call for a channel has no options yet, and says so of one")
+    @Test("OpenChannel has no options yet, and refuses an unknown one")
     func channelOptions() throws {
         let call = Wire.methodCall("OpenChannel")
         var writer = MessageWriter(call)
@@ -408,7 +410,7 @@ struct ContractTests {
         #expect(throws: BusError.self) { _ = try OpenChannel(from: &one) }
     }
 
-    @Test("The properties come back as they were told, with those of a later service")
+    @Test("The properties decode to their original values, and unknown ones of a later service are kept")
     func properties() throws {
         let told = CenterProperties(
             version: "1", activitySource: "x11", activityState: "lost", activityReason: "it failed",

@@ -49,7 +49,8 @@ struct DepthTests {
     }
 
     @Test(
-        "E1: as deep as the limit says is accepted, one deeper is not", arguments: Nesting.allCases, [1, 2, 3, 16, 20])
+        "E1: userInfo of the maximum depth is accepted, and one level more is refused", arguments: Nesting.allCases,
+        [1, 2, 3, 16, 20])
     private func limit(nesting: Nesting, depth: Int) throws {
         var limits = Limits()
         limits[.userInfoDepth] = UInt64(depth)
@@ -62,7 +63,7 @@ struct DepthTests {
         }
     }
 
-    @Test("E1: data is a value, not a level", arguments: [1, 2])
+    @Test("E1: data counts as a value, not as a level of nesting", arguments: [1, 2])
     func data(depth: Int) throws {
         var limits = Limits()
         limits[.userInfoDepth] = UInt64(depth)
@@ -74,7 +75,8 @@ struct DepthTests {
         try Sample.check(post(depth), limits: limits)
     }
 
-    @Test("E1: the hard maximum fits into what D-Bus nests, in every shape", arguments: Nesting.allCases)
+    @Test(
+        "E1: userInfo of the maximum depth fits into the nesting of D-Bus, in every shape", arguments: Nesting.allCases)
     private func hardMaximum(nesting: Nesting) throws {
         var limits = Limits()
         limits[.userInfoDepth] = .max
@@ -90,7 +92,7 @@ struct DepthTests {
         #expect(signal != nil)
     }
 
-    @Test("E1: a client refuses to write what no service accepts, and writes what one may")
+    @Test("E1: a client refuses userInfo deeper than any service accepts, and writes the maximum depth")
     func writing() throws {
         func nested(_ levels: Int, _ wrap: (PropertyList) -> PropertyList) -> [String: PropertyList] {
             var value = PropertyList.string("bottom")

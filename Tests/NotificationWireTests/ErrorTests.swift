@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Errors on the wire", .limited)
 struct ErrorTests {
-    @Test("Every error of the center has its name of the contract, and its words as the message")
+    @Test("Every error of the center has its D-Bus name, and its description as the message")
     func names() {
         let errors: [(CenterError, InterfaceName)] = [
             (.invalidName, "org.carillon.Error.InvalidName"),
@@ -26,7 +26,8 @@ struct ErrorTests {
         }
     }
 
-    @Test("E1: the message of LimitExceeded says which limit and its value", arguments: Limits.Key.allCases)
+    @Test(
+        "E1: the message of LimitExceeded contains the key and the value of the limit", arguments: Limits.Key.allCases)
     func limits(key: Limits.Key) {
         let error = BusError(CenterError.limitExceeded(key, value: 123))
         #expect(error.message.contains(key.rawValue))
@@ -35,7 +36,7 @@ struct ErrorTests {
         #expect(BusError(.limitExceeded, message: "too fast: \(error.message)").exceededLimit == key)
     }
 
-    @Test("E1: other errors are about no limit, and neither is a LimitExceeded that names none")
+    @Test("E1: a LimitExceeded without a key, and any other error, names no exceeded limit")
     func noLimit() {
         for message in ["", "limit", "over the limit", "over the limit of the service", "observers = 5"] {
             #expect(BusError(.limitExceeded, message: message).exceededLimit == nil)
@@ -43,7 +44,7 @@ struct ErrorTests {
         #expect(BusError(.notAllowed, message: "over the limit observers = 5").exceededLimit == nil)
     }
 
-    @Test("F1: what became of one post of several is told in words of its own for each error, and by its name")
+    @Test("F1: the outcome of a post in a batch has a distinct message for each error, derived from the error's name")
     func outcomes() throws {
         func error(_ name: String) throws -> BusError {
             try #require(PostOutcome(receivers: 0, errorName: name).error)
@@ -62,13 +63,13 @@ struct ErrorTests {
         #expect(later.name == "org.carillon.Error.Later" && later.message.hasSuffix(": org.carillon.Error.Later"))
     }
 
-    @Test("P2: a refusal by policy is an error of the center, and asking again changes nothing")
+    @Test("P2: NotAllowed is an error of the center and counts as a refusal")
     func notAllowed() {
         let error = BusError(.notAllowed, message: "no")
         #expect(error.name == "org.carillon.Error.NotAllowed" && error.centerError == .notAllowed && error.isRefusal)
     }
 
-    @Test("A rule's error leaves a handler as its bus error")
+    @Test("An error of the core leaves a method handler as its D-Bus error")
     func mapping() throws {
         #expect(throws: BusError(CenterError.invalidName)) {
             try mappingCenterErrors { () throws(CenterError) in throw .invalidName }
@@ -76,7 +77,7 @@ struct ErrorTests {
         #expect(try mappingCenterErrors { () throws(CenterError) in 7 } == 7)
     }
 
-    @Test("Errors of a program with neither the service's object nor its methods; no other error means that")
+    @Test("Only errors for an unknown object, interface or method, or NotSupported, mean another owner of the name")
     func anotherProgram() {
         for name in ["UnknownMethod", "UnknownInterface", "UnknownObject", "NotSupported"] {
             let error = BusError(name: InterfaceName(rawValue: "org.freedesktop.DBus.Error." + name)!, message: "")
@@ -93,7 +94,7 @@ struct ErrorTests {
         }
     }
 
-    @Test("Errors that mean that there is no service")
+    @Test("Only errors for a missing owner, a failed start or a lost connection mean that there is no service")
     func noService() {
         let names: [(InterfaceName, Bool)] = [
             ("org.freedesktop.DBus.Error.ServiceUnknown", true),
@@ -109,7 +110,7 @@ struct ErrorTests {
 
 @Suite("The signal Notification", .limited)
 struct SignalTests {
-    @Test("D6: what the service sends, a client reads: userInfo, observers, poster, serial and sequence")
+    @Test("D6: a client decodes userInfo, observers, poster, serial and sequence as the service sent them")
     func roundTrip() throws {
         final class Box {
             var effects: [Effect] = []
@@ -150,7 +151,7 @@ struct SignalTests {
         #expect(signal.sequence == 1)
     }
 
-    @Test("Another message is no notification; one with wrong arguments is InvalidArgs")
+    @Test("Other signals are no Notification, and a Notification with wrong arguments is an error")
     func others() throws {
         let other = Message.signal(path: Wire.path, interface: Wire.interface, member: "Dropped")
         #expect(try NotificationSignal(other) == nil)

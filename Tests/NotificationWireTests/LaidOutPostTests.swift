@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonDBus
 
 /// Posts that leave without libdbus: the messages that it would have made.
-@Suite("Posts that are laid out at once", .limited)
+@Suite("Posts encoded without libdbus", .limited)
 struct LaidOutPostTests {
     private static let userInfo: [String: PropertyList] = [
         "größe": .array([.int64(1), .double(2)]), "b": .boolean(true), "data": .data([1, 2, 3]),
@@ -23,7 +23,7 @@ struct LaidOutPostTests {
         return [PostOptions(), one, all]
     }
 
-    @Test("The arguments are those that libdbus lays out, whatever the lengths before them")
+    @Test("The arguments of a post are encoded as by libdbus, for names and objects of any length")
     func arguments() throws {
         for options in Self.options {
             for length in 1...9 {
@@ -43,7 +43,9 @@ struct LaidOutPostTests {
         }
     }
 
-    @Test("Its number and its flags can be set, before and after libdbus has looked at it", arguments: [false, true])
+    @Test(
+        "The serial and the flags of an encoded post can be set, before and after libdbus has read it",
+        arguments: [false, true])
     func header(isRead: Bool) throws {
         let message = try PostCall.marshalled(name: "Ding", userInfo: Self.userInfo)
         if isRead { _ = message.pointer }
@@ -58,7 +60,7 @@ struct LaidOutPostTests {
         #expect(message.expectsNoReply)
     }
 
-    @Test("What no service would take is refused, and nothing traps")
+    @Test("Arguments that every service would refuse are refused with an error while the post is encoded")
     func refused() {
         func refusal(_ name: String, _ object: String = "", _ userInfo: [String: PropertyList] = [:]) -> CenterError? {
             do throws(CenterError) {
@@ -80,7 +82,7 @@ struct LaidOutPostTests {
         #expect(refusal("a", "b", ["k": .string("c")]) == nil)
     }
 
-    @Test("F1: several of them go together without being taken apart")
+    @Test("F1: encoded posts are combined into one PostMany call")
     func together() throws {
         let posts = try (0..<5).map { number in
             try PostCall.marshalled(name: "n\(number)", object: String(repeating: "o", count: number))

@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonCore
 
 /// Replies that the service lays out without libdbus: those of `Get` and of `PostMany`.
-@Suite("Replies that are laid out at once", .limited)
+@Suite("Replies encoded without libdbus", .limited)
 struct LaidOutReplyTests {
     /// A bus that keeps all messages that it is given.
     private final class KeepingBus: MessageBus {
@@ -47,7 +47,7 @@ struct LaidOutReplyTests {
         #expect(reply.signature.rawValue == Method.outputs.map(\.signature.rawValue).joined())
     }
 
-    @Test("R3: Get returns each value as it was posted, with its details, in their order")
+    @Test("R3: the reply of Get contains each value as it was posted, with its details, in order")
     func values() throws {
         let userInfo: [String: PropertyList] = ["n": .int64(1), "data": .data([1, 2, 3])]
         let (host, user) = (String(repeating: "h", count: 255), String(repeating: "u", count: 255))
@@ -87,7 +87,7 @@ struct LaidOutReplyTests {
         #expect(bus.sent.count == 4)
     }
 
-    @Test("E1: Get refuses to return more than 4 MiB, and sends nothing then")
+    @Test("E1: Get refuses a reply of more than 4 MiB, and then sends no reply")
     func largestReply() throws {
         let value = try kept("Ding", "", ["data": .data([UInt8](repeating: 7, count: 100_000))])
         let most = Wire.maxAnswerBytes / 100_000
@@ -102,7 +102,7 @@ struct LaidOutReplyTests {
         #expect(bus.sent.count == 1)
     }
 
-    @Test("F1: PostMany returns the outcome of each post, in their order")
+    @Test("F1: the reply of PostMany contains the outcome of each post, in order")
     func outcomes() throws {
         let refused = PostOutcome(BusError(.invalidName, message: "words"))
         let several = [PostOutcome(receivers: 7), refused, PostOutcome(receivers: 0), refused]

@@ -10,7 +10,7 @@ import Testing
 struct OptionsTests {
     // MARK: Observers
 
-    @Test("No options: coalesce, automatic suspension, the default mode (S1, A2, M6)")
+    @Test("Without options, an observer coalesces, is suspended automatically and has the default mode (S1, A2, M6)")
     func observerDefaults() throws {
         let options = try observer { _ in }
         #expect(options == ObserverOptions())
@@ -69,7 +69,7 @@ struct OptionsTests {
     }
 
     @Test(
-        "B12: a number may come as an integer of any type",
+        "B12: a numeric option accepts an integer of any type",
         arguments: [
             Integer(UInt8(60)), Integer(Int16(60)), Integer(UInt16(60)), Integer(Int32(60)), Integer(UInt32(60)),
             Integer(Int64(60)), Integer(UInt64(60)),
@@ -81,7 +81,7 @@ struct OptionsTests {
     }
 
     @Test(
-        "B12: one that does not fit is refused",
+        "B12: an integer out of range is refused as the value of a numeric option",
         arguments: [
             (Integer(Int16(-1)), "-1"), (Integer(Int32.min), "-2147483648"), (Integer(Int64(-60)), "-60"),
             (Integer(UInt64.max), "18446744073709551615"), (Integer(Int64(1) << 32), "4294967296"),
@@ -94,7 +94,7 @@ struct OptionsTests {
         #expect(error?.message.contains(reason) == true)
     }
 
-    @Test("B12: a number of another type is refused")
+    @Test("B12: a double, boolean or string is refused as the value of a numeric option")
     func noIntegers() {
         expectInvalid("expires-after", "expected an integer, got type 'd'") {
             try post { $0.entry("expires-after", 60.0) }
@@ -121,7 +121,7 @@ struct OptionsTests {
         return try Post(message, limits: Limits()) { _, _ in }.options
     }
 
-    @Test("Options with their default values are left out, so that a service that does not know them takes the rest")
+    @Test("Observer options with default values are omitted, so that a service without them accepts the others")
     func leftOut() throws {
         let message = Wire.methodCall("AddObserver")
         var writer = MessageWriter(message)
@@ -137,7 +137,7 @@ struct OptionsTests {
         #expect(try observer { $0.entry("automatic-suspension", value) }.automaticSuspension == value)
     }
 
-    @Test("B3: monitor is a boolean, and goes with no suspension-behavior")
+    @Test("B3: monitor is a boolean, and excludes suspension-behavior")
     func monitor() throws {
         #expect(try observer { $0.entry("monitor", true) } == ObserverOptions(isMonitor: true))
         #expect(try observer { $0.entry("monitor", false) } == ObserverOptions())
@@ -168,7 +168,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("All observer options together, in any order, and the reader stands behind them")
+    @Test("All observer options are read together, in any order, and the reader ends behind them")
     func observerAll() throws {
         let message = Wire.methodCall("AddObserver")
         var writer = MessageWriter(message)
@@ -193,7 +193,7 @@ struct OptionsTests {
         expectInvalid(key, "there is no such option") { try observer { $0.entry(key, "hold") } }
     }
 
-    @Test("An observer option of another type is refused, and says which type is expected")
+    @Test("An observer option of a wrong type is refused, and the error names the expected type")
     func observerTypes() {
         expectInvalid("suspension-behavior", "expected a string (s), got type 'y'") {
             try observer { $0.entry("suspension-behavior", UInt8(1)) }
@@ -215,7 +215,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("An unknown value of an observer option is refused, and says which there are")
+    @Test("An unknown value of an observer option is refused, and the error lists the valid values")
     func observerValues() {
         for text in ["", "Hold", "hold ", "deliverImmediately"] {
             expectInvalid(
@@ -227,7 +227,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("A very long value is not repeated in full in the error")
+    @Test("The error for a very long option value does not repeat it in full")
     func longValue() {
         let text = String(repeating: "x", count: 100_000)
         #expect {
@@ -239,14 +239,14 @@ struct OptionsTests {
 
     // MARK: Posts
 
-    @Test("No options: posted now, coalesced with nothing, not immediately (S3, Q7)")
+    @Test("Without options, a post is posted now, coalesces with no other, and is not immediate (S3, Q7)")
     func postDefaults() throws {
         let options = try post { _ in }
         #expect(options == PostOptions())
         #expect(!options.deliverImmediately && options.postingStyle == .now && options.coalescing.isEmpty)
     }
 
-    @Test("S3, Q7: the options of a post")
+    @Test("S3, Q7: every value of deliver-immediately, posting-style and coalesce-on is read")
     func postOptions() throws {
         #expect(try post { $0.entry("deliver-immediately", true) }.deliverImmediately)
         #expect(try !post { $0.entry("deliver-immediately", false) }.deliverImmediately)
@@ -269,7 +269,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("G3: host and user are texts that are not empty, and not endless")
+    @Test("G3: host and user are non-empty strings of at most 255 bytes")
     func origins() throws {
         #expect(try post { $0.entry("host", "alpha") }.origin == OutsideOrigin(host: "alpha", user: nil))
         #expect(try post { $0.entry("user", "anna") }.origin == OutsideOrigin(host: nil, user: "anna"))
@@ -287,7 +287,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("Options of a post that are unknown or of another type are refused")
+    @Test("Unknown or mistyped options of a post are refused")
     func postRefused() {
         expectInvalid("deliver-immediatly", "there is no such option") {
             try post { $0.entry("deliver-immediatly", true) }
@@ -322,7 +322,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("What a client writes, the service reads", arguments: PostingStyle.allCases, [false, true])
+    @Test("The service reads the post options that a client writes", arguments: PostingStyle.allCases, [false, true])
     func roundTrip(style: PostingStyle, deliverImmediately: Bool) throws {
         for coalescing in [[], [.name], [.object], [.name, .object]] as [Set<CoalescingKey>] {
             var options = PostOptions()
@@ -341,7 +341,7 @@ struct OptionsTests {
         }
     }
 
-    @Test("What the service reads where it lies it reads as libdbus does, mistakes too (E2)")
+    @Test("Options read in place equal those that libdbus reads, errors included (E2)")
     func marshalled() throws {
         let texts = ["now", "asap", "when-idle", "name", "object", "soon", ""]
         // By their lengths they are written as of one type or another.
@@ -385,7 +385,7 @@ struct OptionsTests {
         try Post(call, limits: Limits()) { (_, _) throws(CenterError) in }
     }
 
-    @Test("What an observer asks for arrives as it was asked for", arguments: SuspensionBehavior.allCases)
+    @Test("The service reads the observer options that a client writes", arguments: SuspensionBehavior.allCases)
     func observerRoundTrip(behavior: SuspensionBehavior) throws {
         for mode in RunLoopMode.allCases {
             for isAutomatic in [true, false] {

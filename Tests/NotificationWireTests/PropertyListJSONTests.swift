@@ -11,7 +11,7 @@ struct PropertyListJSONTests {
     }
 
     @Test(
-        "Each type is written, and read as what JSON has for it",
+        "Each type is written as JSON, and read as the corresponding JSON type",
         arguments: [
             (.string("a\"b"), #""a\"b""#, nil), (.boolean(true), "true", nil), (.boolean(false), "false", nil),
             (.uint8(255), "255", .int64(255)), (.int16(-7), "-7", .int64(-7)), (.uint16(7), "7", .int64(7)),
@@ -28,7 +28,7 @@ struct PropertyListJSONTests {
         #expect(try read(json) == back ?? value)
     }
 
-    @Test("A number that is none comes back as one, and an object with another key is one")
+    @Test("NaN survives JSON, and an object that only resembles a type tag is an ordinary dictionary")
     func tags() throws {
         #expect(PropertyListJSON.text(.double(.nan)) == #"{"$double": "nan"}"#)
         guard case .double(let number)? = try read(#"{"$double": "nan"}"#) else {
@@ -43,7 +43,7 @@ struct PropertyListJSONTests {
     }
 
     @Test(
-        "What no userInfo can be is refused, with the place",
+        "JSON that can't be a userInfo is refused with its key path",
         arguments: [
             ("[1, null]", "userInfo.a[1]: null"), (#"{"b": null}"#, "userInfo.a.b: null"),
             ("18446744073709551616", "userInfo.a: 18446744073709551616 is out of the range of 64-bit"),
@@ -61,7 +61,7 @@ struct PropertyListJSONTests {
         #expect(failure?.description.hasPrefix(reason) == true, "\(String(describing: failure))")
     }
 
-    @Test("userInfo is an object")
+    @Test("Only a JSON object is accepted as userInfo")
     func root() {
         #expect(throws: PropertyListJSON.Failure.self) { try PropertyListJSON.userInfo(from: "[1]") }
         #expect(throws: PropertyListJSON.Failure.self) { try PropertyListJSON.userInfo(from: "1") }
@@ -69,7 +69,7 @@ struct PropertyListJSONTests {
 
     // MARK: Base64
 
-    @Test("Data of any length comes back")
+    @Test("Data of any length survives JSON")
     func data() throws {
         for count in 0...70 {
             let data = PropertyList.data((0..<count).map { UInt8($0 * 37 & 255) })
@@ -79,7 +79,7 @@ struct PropertyListJSONTests {
     }
 
     @Test(
-        "One text stands for the bytes, and no other",
+        "Base64 that is not in canonical form is refused",
         arguments: ["A", "AQ", "AQI", "AR==", "AQJ=", "A===", "====", "AQ==AQ==", "A Q=", "AQ=I", "_-==", "AQID\n"])
     func base64(_ text: String) {
         #expect(throws: PropertyListJSON.Failure.self) {
@@ -102,7 +102,7 @@ struct PropertyListJSONTests {
     }
 
     @Test(
-        "An offset and any fraction are read",
+        "A date with an offset or with any fraction of a second is read",
         arguments: [
             ("1970-01-01T01:00:00+01:00", 0), ("1969-12-31T22:30:00-01:30", 0),
             ("1970-01-01T23:59:59+23:59", 59_000_000),
@@ -114,7 +114,7 @@ struct PropertyListJSONTests {
     }
 
     @Test(
-        "What is no date is refused",
+        "An invalid date is refused",
         arguments: [
             "", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01 00:00:00Z", "1970-1-01T00:00:00Z",
             "1970-13-01T00:00:00Z", "1970-00-01T00:00:00Z", "1970-02-29T00:00:00Z", "1970-01-00T00:00:00Z",

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("N3: property lists", .limited)
 struct PropertyListTests {
-    @Test("N3: values of neighbour types are not equal")
+    @Test("N3: values of different types are not equal")
     func kinds() {
         let values: [PropertyList] = [
             .string("1"), .boolean(true), .uint8(1), .int16(1), .uint16(1), .int32(1), .uint32(1), .int64(1),

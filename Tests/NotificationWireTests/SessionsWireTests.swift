@@ -13,7 +13,7 @@ import Testing
 struct SessionsWireTests {
     private let other: UniqueName = ":1.7"
 
-    @Test("A signal comes back as it was made")
+    @Test("Every signal between sessions decodes to its original value")
     func signals() throws {
         let here = HereSignal().message(to: nil)
         #expect(here.isSignal(SessionsWire.interface, "Here") && here.destination == nil)
@@ -40,7 +40,7 @@ struct SessionsWireTests {
         #expect(SessionsWire.table.name == SessionsWire.interface)
     }
 
-    @Test("The interface is what its documentation says")
+    @Test("The signals in the code equal those of org.carillon.Sessions1.xml")
     func documentation() throws {
         let file = Executables.packageRoot + "/dbus-interfaces/org.carillon.Sessions1.xml"
         let text = try String(contentsOfFile: file, encoding: .utf8).replacing(/<!--(.|\n)*?-->/, with: "")
@@ -65,7 +65,7 @@ struct SessionsWireTests {
         try SessionNotification(message, limits: limits) { _, _ in }
     }
 
-    @Test("A notification comes back as it was posted, with what is said of it")
+    @Test("A notification between sessions decodes to its content, with every combination of options")
     func notification() throws {
         let content = try userInfo(["n": .int64(-1), "d": .data([1, 2, 3])])
         for bits in 0..<64 {
@@ -85,7 +85,7 @@ struct SessionsWireTests {
         }
     }
 
-    @Test("The place of a notification is found without reading it; options of a later version do not hide it")
+    @Test("The number of a notification is read without its content, also beside options of a later version")
     func place() throws {
         let content = try userInfo(["n": .int64(-1), "d": .data([1, 2, 3])])
         for lost in [0, 1 << 40] as [UInt64] {
@@ -115,7 +115,7 @@ struct SessionsWireTests {
         #expect(throws: BusError.self) { try SessionNotification.place(of: HereSignal().message(to: other)) }
     }
 
-    @Test("E2: what is none is refused")
+    @Test("E2: a malformed notification from another session is refused")
     func refused() throws {
         func message(_ options: [String: PropertyList], name: String = "Ding") throws -> Message {
             let message = Message.signal(
@@ -146,7 +146,7 @@ struct SessionsWireTests {
         #expect(throws: BusError.self) { try read(message(["number": .uint64(1)]), limits) }
     }
 
-    @Test("all-sessions is a boolean, and goes with nothing that comes from elsewhere")
+    @Test("all-sessions is a boolean, and is refused together with an origin")
     func option() throws {
         var options = PostOptions()
         options.goesToAllSessions = true

@@ -7,9 +7,9 @@ import CarillonWire
 import Testing
 
 /// userInfo between bytes and values without libdbus, held against what libdbus makes of it (N3).
-@Suite("N3: userInfo between bytes and values", .limited)
+@Suite("N3: encoding and decoding of userInfo without libdbus", .limited)
 struct UserInfoBytesTests {
-    @Test("N3: the bytes are those of libdbus, and come back as the values that they were", arguments: 0..<8)
+    @Test("N3: the encoded bytes equal those of libdbus, and decode to the original values", arguments: 0..<8)
     func roundTrips(seed: UInt64) throws {
         var random = SplitMix(state: seed)
         for round in 0..<250 {
@@ -24,7 +24,7 @@ struct UserInfoBytesTests {
         }
     }
 
-    @Test("N3: it is read and laid out at any place among other arguments")
+    @Test("N3: userInfo is encoded and decoded at any offset among other arguments")
     func places() throws {
         var random = SplitMix.ofTest("UserInfoBytesTests.places", standard: 77)
         for length in 0..<32 {
@@ -54,7 +54,7 @@ struct UserInfoBytesTests {
         }
     }
 
-    @Test("E1: what is counted before is what it takes")
+    @Test("E1: the size computed in advance equals the encoded size")
     func sizes() throws {
         var random = SplitMix.ofTest("UserInfoBytesTests.sizes", standard: 3)
         for start in 0..<64 {
@@ -111,7 +111,7 @@ struct UserInfoBytesTests {
         #expect(arrived.decoded()["ab"] == .array([.boolean(true), .boolean(false), .boolean(true)]))
     }
 
-    @Test("E2: of damaged bytes those are read that libdbus reads, as the same values; the others are refused")
+    @Test("E2: damaged userInfo is refused, or read with the values that libdbus reads")
     func damaged() throws {
         var random = SplitMix.ofTest("UserInfoBytesTests.damaged", standard: 11)
         var (accepted, refused) = (0, 0)
@@ -142,7 +142,7 @@ struct UserInfoBytesTests {
         #expect(accepted > 1000 && refused > 1000)
     }
 
-    @Test("E1: a userInfo beyond the standard limits is read, as a service with larger ones has let it through")
+    @Test("E1: userInfo beyond the standard limits is read, because a service with larger limits may send it")
     func largerLimits() throws {
         let depths = 1..<Limits.row(.userInfoDepth).hardMaximum
         let deep: [String: PropertyList] = depths.reduce(into: [:]) { inner, _ in inner = ["k": .dictionary(inner)] }
@@ -167,7 +167,7 @@ struct UserInfoBytesTests {
         return limits
     }
 
-    @Test("N3, E1: what can't be posted is refused as it is where values are appended one by one")
+    @Test("N3, E1: the encoder refuses the same values as the checked writer, with the same error")
     func refused() {
         func nested(_ levels: Int) -> PropertyList {
             (0..<levels).reduce(.string("bottom")) { value, _ in .array([value]) }

@@ -25,7 +25,7 @@ struct UserInfoSizeTests {
         #expect(try Sample.check(post) == post.marshalledBody.count - Self.before)
     }
 
-    @Test("E1: what is larger than the limit only by padding is refused")
+    @Test("E1: userInfo that exceeds the limit only by padding is refused")
     func padding() throws {
         var limits = Limits()
         limits[.userInfoBytes] = 1500

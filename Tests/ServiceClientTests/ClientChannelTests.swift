@@ -5,9 +5,9 @@ import Testing
 
 @testable import CarillonClient
 
-@Suite("A channel on the client's side, without a session", .limited)
+@Suite("The client's end of a channel, without a session", .limited)
 struct ClientChannelTests {
-    @Test("E8: reading to the end is reading some MiB, so that a service that always writes does not keep the program")
+    @Test("E8: draining a channel stops after some MiB, even if the service writes without end")
     func endlessWriter() {
         let line = SimulatedLine()
         let channel = ClientChannel(line, from: ":1.100")
@@ -26,7 +26,7 @@ struct ClientChannelTests {
         #expect(1..<frames ~= count, "\(count) of \(frames)")
     }
 
-    @Test("A channel that stayed for a minute is no failed attempt, whatever came before; one that did not is")
+    @Test("A channel that lasted a minute does not count as a failed attempt, and a shorter one does")
     func attempts() {
         for seconds in [59, 60, 61] {
             var (channels, now) = (Channels(), ContinuousClock.now)

@@ -6,7 +6,7 @@ import Testing
 
 /// What waits counts as it is, and leaves as it has to, whatever was taken out, put back or given up before: at random,
 /// against a list that counts anew each time.
-@Suite("E1, F1: an outbox against a plain model", .limited)
+@Suite("E1, F1: comparison of the outbox with a simple model", .limited)
 struct OutboxModelTests {
     /// The same on every machine.
     private struct Random: RandomNumberGenerator {
@@ -62,7 +62,9 @@ struct OutboxModelTests {
         }
     }
 
-    @Test("E1, F1: room, order, windows and piles, at random", arguments: 1...60 as ClosedRange<UInt64>)
+    @Test(
+        "E1, F1: the outbox has the model's free space, order, windows and batches in random sequences",
+        arguments: 1...60 as ClosedRange<UInt64>)
     func random(seed: UInt64) {
         var generator = Random(state: seed)
         func number(_ range: ClosedRange<Int>) -> Int { .random(in: range, using: &generator) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import CarillonClient
 
-@Suite("Outbox: what waits for the service, in order and bounded (E1)", .limited)
+@Suite("Outbox: ordered and bounded requests to the service (E1)", .limited)
 struct OutboxTests {
     private func filled(posts: Int) -> Outbox<Int> {
         var outbox = Outbox<Int>()
@@ -16,7 +16,7 @@ struct OutboxTests {
         outbox.next()?.requests.first
     }
 
-    @Test("Requests leave in their order")
+    @Test("Requests leave the outbox in their order")
     func order() {
         var outbox = Outbox<Int>()
         for number in 0..<1000 { outbox.append(number, number.isMultiple(of: 3) ? .other : .post(wantsAnswer: true)) }
@@ -29,7 +29,7 @@ struct OutboxTests {
         #expect(outbox.isEmpty)
     }
 
-    @Test("Every 64th post asks for an answer, and with 256 on their way the next ones wait")
+    @Test("Every 64th post requests an answer, and with 256 posts in flight the next ones wait")
     func window() {
         var outbox = filled(posts: 1000)
         var confirming: [Int] = []
@@ -46,7 +46,7 @@ struct OutboxTests {
         #expect(more == 64)
     }
 
-    @Test("E10: posts that asked for no answer may be lost at the end, but those that an answer confirms")
+    @Test("E10: posts without an answer count as possibly lost at the end, unless a later answer confirms them")
     func silent() {
         func lost(_ outbox: Outbox<Int>) -> Int {
             var ended = outbox
@@ -136,7 +136,7 @@ struct OutboxTests {
         #expect(answered.resolve() == 0, "a service that answers behind them has taken them")
     }
 
-    @Test("A post whose poster waits for the answer confirms those before it, too")
+    @Test("The answer to a post also confirms the posts before it")
     func answered() {
         var outbox = Outbox<Int>()
         for _ in 0..<10 { outbox.append(0, .post(wantsAnswer: false)) }
@@ -146,7 +146,7 @@ struct OutboxTests {
         #expect(confirmed == 11)
     }
 
-    @Test("Posts that have piled up go together, up to 64 and 64 KiB, and one answer confirms them")
+    @Test("Waiting posts leave in batches of up to 64 posts and 64 KiB, each confirmed by one answer")
     func together() {
         var outbox = filled(posts: 130)
         #expect(outbox.next(.not) == nil, "they have to wait")
@@ -173,7 +173,7 @@ struct OutboxTests {
         #expect(outbox.next(.together)?.requests == [0], "two would be too large")
     }
 
-    @Test("F1: with eight posts on their way the next ones pile up, until the answer comes or 64 are there")
+    @Test("F1: with eight posts in flight, further posts gather until the answer arrives or 64 are waiting")
     func accumulates() {
         var outbox = Outbox<Int>()
         /// Whether whoever sends has to be told.
@@ -207,7 +207,7 @@ struct OutboxTests {
         #expect(next?.requests == Array(16..<80) && next?.confirms?.count == 64)
     }
 
-    @Test("F1: what has piled up goes when somebody waits for what is behind it, and when it is told to")
+    @Test("F1: gathered posts leave when an awaited request follows them, and on a flush")
     func hurries() {
         var outbox = filled(posts: 8)
         #expect(outbox.next(.together)?.confirms?.count == 8)
@@ -237,7 +237,7 @@ struct OutboxTests {
         pileUp()
     }
 
-    @Test("However they leave, no more than 256 posts are on their way")
+    @Test("At most 256 posts are in flight, also when they leave in batches")
     func windowTogether() {
         var outbox = filled(posts: 1000)
         var sent = 0
@@ -247,7 +247,7 @@ struct OutboxTests {
         #expect(outbox.next(.together)?.requests.count == 10)
     }
 
-    @Test("What is no post goes out while posts are on their way, but never overtakes one that waits")
+    @Test("Other requests leave while the window of posts is full, but never overtake a waiting post")
     func others() {
         var outbox = filled(posts: 256)
         while outbox.next() != nil {}
@@ -261,7 +261,7 @@ struct OutboxTests {
         #expect(next(&outbox) == 1002)
     }
 
-    @Test("After a change of the service nothing is on its way any more")
+    @Test("After a change of the service no post counts as in flight, and a whole window may leave")
     func reset() {
         var outbox = filled(posts: 600)
         while outbox.next() != nil {}
@@ -272,7 +272,7 @@ struct OutboxTests {
         #expect(next(&outbox) == nil)
     }
 
-    @Test("It is bounded by number and by bytes, and what leaves makes room")
+    @Test("The outbox is bounded by number and by bytes, and departing requests free space")
     func bounds() {
         var outbox = Outbox<Int>(limits: .init(count: 2, byteCount: 100))
         #expect(outbox.hasRoom(byteCount: 100) && !outbox.hasRoom(byteCount: 101))
@@ -284,7 +284,7 @@ struct OutboxTests {
         #expect(outbox.hasRoom(byteCount: 99) && !outbox.hasRoom(byteCount: 100))
     }
 
-    @Test("Everything that waits can be taken out, and counts no more")
+    @Test("All waiting requests can be removed, and no longer count")
     func removal() {
         var outbox = Outbox<Int>(limits: .init(count: 10, byteCount: 10))
         for number in 0..<10 { outbox.append(number, .post(wantsAnswer: false), byteCount: 1) }
@@ -293,7 +293,7 @@ struct OutboxTests {
         #expect(outbox.isEmpty && outbox.hasRoom(byteCount: 10))
     }
 
-    @Test("An outbox is open until the program closes it; what waits there stays")
+    @Test("An outbox is open until the program closes it, and then keeps its waiting requests")
     func closing() throws {
         let outbox = SharedOutbox()
         #expect(!outbox.isClosed)

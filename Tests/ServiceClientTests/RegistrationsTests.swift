@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonClient
 
-@Suite("Registrations: what a service has and what it should have (E3)", .limited)
+@Suite("Registrations: comparison of the service's with the wanted ones (E3)", .limited)
 struct RegistrationsTests {
     private func key(
         _ name: String?, _ object: String? = nil, _ behavior: SuspensionBehavior = .coalesce,
@@ -36,7 +36,7 @@ struct RegistrationsTests {
         return registrations
     }
 
-    @Test("An observer shares its registration, number 0, unless it is given another number")
+    @Test("A registration has the shared number 0 unless it is given another number")
     func shared() {
         let options = ObserverOptions()
         func key(_ number: UInt64) -> RegistrationKey {
@@ -46,7 +46,7 @@ struct RegistrationsTests {
         #expect(unnumbered == key(0) && unnumbered != key(1))
     }
 
-    @Test("A service that took everything over needs nothing")
+    @Test("A service that restored all registrations needs no repair")
     func recovered() {
         var registrations = registered(key("a"), key("b", "x", .hold), key(nil))
         let repair = registrations.compare(with: [listed(1, "a"), listed(2, "b", "x", "hold"), listed(3, "")])
@@ -54,7 +54,7 @@ struct RegistrationsTests {
         #expect(registrations.key(of: 2) == key("b", "x", .hold))
     }
 
-    @Test("Who asks again for the same numbers learns of what changed since")
+    @Test("A lookup of observer IDs reflects every registration, removal and revocation since the last lookup")
     func again() {
         var registrations = registered(key("a"), key("b"))
         let ids: [ObserverID] = [1, 2, 3]
@@ -73,7 +73,7 @@ struct RegistrationsTests {
         #expect(registrations.keys(of: ids).isEmpty)
     }
 
-    @Test("A number is awaited until it comes, is refused, or is not wanted any more")
+    @Test("An observer ID is awaited until it arrives, or the registration is refused, removed or reset")
     func awaited() {
         var registrations = Registrations()
         func ask() {
@@ -95,7 +95,7 @@ struct RegistrationsTests {
         #expect(!registrations.hasPendingRequests)
     }
 
-    @Test("A new service gets everything, in the order in which it was first wanted")
+    @Test("A service without registrations gets all of them, in the order in which they were first wanted")
     func fresh() {
         let keys = (0..<20).map { key("name \($0)") }
         var registrations = Registrations()
@@ -111,7 +111,7 @@ struct RegistrationsTests {
         #expect(!registrations.hasInherited)
     }
 
-    @Test("What a service was asked for before it was compared with does not tell that it remembers us")
+    @Test("A registration requested before the comparison does not show that the service remembers the client")
     func askedOfAnother() {
         func compared(with listed: ListedObserver...) -> Bool {
             var registrations = registered(key("a"))
@@ -135,7 +135,7 @@ struct RegistrationsTests {
         #expect(compared(with: listed(1, "a"), listed(2, "b")))
     }
 
-    @Test("A registration whose number was lost with the service is taken over, not made twice")
+    @Test("A registration whose ID was lost with the service is adopted, not made twice")
     func adopted() {
         var registrations = registered(key("a"))
         registrations.want(key("b"))
@@ -145,7 +145,7 @@ struct RegistrationsTests {
         #expect(registrations.key(of: 7) == key("b"))
     }
 
-    @Test("What could be one of two is not taken over: the list does not tell the run-loop mode")
+    @Test("An ambiguous registration is not adopted, because the list does not contain the run-loop mode")
     func ambiguous() {
         var registrations = Registrations()
         registrations.want(key("a"))
@@ -155,7 +155,7 @@ struct RegistrationsTests {
         #expect(repair.missing == [key("a"), key("a", mode: .eventTracking)])
     }
 
-    @Test("What is there twice, or wanted no more, is removed")
+    @Test("Duplicate and unwanted registrations at the service are removed")
     func surplus() {
         var registrations = registered(key("a"), key("b"))
         #expect(registrations.forget(key("b")) == 2)
@@ -164,7 +164,7 @@ struct RegistrationsTests {
         #expect(registrations.key(of: 1) == key("a"))
     }
 
-    @Test("Names are the same byte for byte only, as the service compares them")
+    @Test("Names of registrations are compared byte for byte, as in the service")
     func exact() {
         var registrations = Registrations()
         registrations.want(key("\u{E9}"))
@@ -172,7 +172,7 @@ struct RegistrationsTests {
         #expect(repair == Registrations.Repair(missing: [key("\u{E9}")], surplus: [1]))
     }
 
-    @Test("An answer for what is wanted no more has to be undone")
+    @Test("A late reply to a registration that is no longer wanted has to be undone")
     func late() {
         var registrations = Registrations()
         registrations.want(key("a"))
@@ -183,7 +183,7 @@ struct RegistrationsTests {
         #expect(registrations.isEmpty)
     }
 
-    @Test("After another connection to the bus nothing is known, and everything is wanted")
+    @Test("After a reconnection to the bus no ID is known, and all registrations are wanted")
     func reset() {
         var registrations = registered(key("a"))
         registrations.reset()
@@ -192,7 +192,7 @@ struct RegistrationsTests {
         #expect(repair.missing == [key("a")])
     }
 
-    @Test("The numbers of notifications show what is missing, and what comes twice (D6)")
+    @Test("Sequence numbers reveal missing and repeated notifications (D6)")
     func sequence() {
         var check = SequenceCheck()
         #expect(check.check(sequence: 1, serial: 10) == .next)
@@ -210,7 +210,7 @@ struct RegistrationsTests {
         #expect(check.check(sequence: 1, serial: 1) == .next)
     }
 
-    @Test("Upper bounds of losses excuse together the hole before the next notification, and none behind it (D6, S4)")
+    @Test("Upper bounds of losses together excuse the next hole, and no later one (D6, S4)")
     func bounds() {
         /// - Returns: what comes of a number behind 1.
         func outcome(_ sequence: UInt64, _ told: (count: UInt64, isBound: Bool)...) -> SequenceCheck.Outcome {
@@ -231,7 +231,7 @@ struct RegistrationsTests {
         #expect(outcome(8, (2, false), (3, true)) == .missing(count: 1))
     }
 
-    @Test("A service that may know nothing of us goes on with the numbers, or begins them anew (D6)")
+    @Test("A service that may lack the client's state continues the sequence numbers or begins them anew (D6)")
     func maybeAnew() {
         /// - Returns: what comes of a number behind 1 and 2.
         func outcome(_ sequence: UInt64, dropped: UInt64 = 0) -> SequenceCheck.Outcome {
@@ -256,7 +256,7 @@ struct RegistrationsTests {
         #expect(check.check(sequence: 1, serial: 2) == .next && check.check(sequence: 1, serial: 2) == .repeated)
     }
 
-    @Test("What a channel brought may come again when it has ended, unless it is of a count that begins anew (D6)")
+    @Test("Notifications of an ended channel may be repeated, unless the sequence numbers begin anew (D6)")
     func comesAgain() {
         func checked() -> SequenceCheck {
             var check = SequenceCheck()

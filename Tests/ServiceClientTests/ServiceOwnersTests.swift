@@ -10,7 +10,7 @@ import Testing
 struct ServiceOwnersTests {
     private let names = (1...40).map { UniqueName(rawValue: ":1.\($0)")! }
 
-    @Test("E6: the owner, and those before it until one has answered; nobody else")
+    @Test("E6: only the present owner is trusted, and former owners until the present one has answered")
     func belief() {
         var owners = ServiceOwners()
         #expect(!owners.trusts(names[0]))
@@ -26,7 +26,7 @@ struct ServiceOwnersTests {
         #expect(owners.present == nil && !owners.trusts(names[2]))
     }
 
-    @Test("The same owner again is no change; one that has it again is not also a former one")
+    @Test("A repeated owner is no change, and a returning owner does not also count as a former one")
     func sameAgain() {
         var owners = ServiceOwners()
         let changes = [names[0], names[0], names[1], names[0]].map { owners.change(to: $0) }
@@ -37,7 +37,7 @@ struct ServiceOwnersTests {
         #expect(owners.trusts(names[1]))
     }
 
-    @Test("E1: whoever takes the name and gives it up without end does not make it grow; the latest count")
+    @Test("E1: only the latest 16 former owners are remembered, for any number of changes")
     func bound() {
         var owners = ServiceOwners()
         for name in names { _ = owners.change(to: name) }

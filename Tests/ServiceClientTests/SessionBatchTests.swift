@@ -25,7 +25,7 @@ struct SessionBatchTests {
         return try PostMany(from: &reader).posts.map(\.name)
     }
 
-    @Test("A post that is alone goes alone; what has piled up goes together")
+    @Test("A single post leaves as Post, and gathered posts leave as one PostMany")
     func accumulates() throws {
         let stage = SessionTests.Stage()
         for _ in 0..<3 { try stage.ask(post()) }
@@ -35,7 +35,7 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["Post"])
     }
 
-    @Test("A program that stops waits until the bus has read the batch that it sent last")
+    @Test("A stopping session waits until the bus has read its last batch")
     func stopping() throws {
         let stage = SessionTests.Stage()
         for _ in 0..<2 { try stage.ask(post()) }
@@ -46,7 +46,7 @@ struct SessionBatchTests {
         #expect(stage.session.mayStop())
     }
 
-    @Test("What piles up goes with the answer; without one after a while; and before anything else that is asked for")
+    @Test("Gathered posts leave with the answer, after 20 ms, or before any other request")
     func batch() throws {
         let stage = SessionTests.Stage()
         let served = stage.bus.answer
@@ -75,7 +75,7 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["PostMany"])
     }
 
-    @Test("The answer to a batch lets the posts behind it go, also when it refuses the batch")
+    @Test("The reply to a batch releases the posts behind it, also if it refuses the batch")
     func goesOn() throws {
         let stage = SessionTests.Stage()
         let served = stage.bus.answer
@@ -96,7 +96,7 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["PostMany"])
     }
 
-    @Test("Who observes asks for batches, once, before its first observer; again at a new service")
+    @Test("An observing session requests batches once, before its first observer, and again from a new service")
     func asks() throws {
         let stage = SessionTests.Stage()
         try stage.ask(.register(Self.ding))
@@ -110,7 +110,7 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent().contains("SetClientOptions?"))
     }
 
-    @Test("P1: what the program wants to be told is told to each service, and a refusal to the program")
+    @Test("P1: the requested details are sent to each service, and a refusal is reported to the program")
     func details() throws {
         let stage = SessionTests.Stage()
         let answer = stage.bus.answer
@@ -135,7 +135,7 @@ struct SessionBatchTests {
         #expect(stage.takeTold().map { $0.hasPrefix("details refused: ") } == [true])
     }
 
-    @Test("Each post gets its own outcome, also one that is refused")
+    @Test("Each post of a batch gets its own outcome, also a refused post")
     func outcomes() throws {
         let stage = SessionTests.Stage()
         stage.badPosts = [1, 2]
@@ -157,7 +157,7 @@ struct SessionBatchTests {
         #expect(stage.takeTold().contains { $0.hasPrefix("lost: ") }, "nobody waited for the third")
     }
 
-    @Test("While the first batch is on trial later posts wait; at an older service all go one by one, in order")
+    @Test("Later posts wait for the first batch; at an older service all posts leave one by one, in order")
     func olderService() throws {
         let stage = SessionTests.Stage()
         stage.hasBatches = false
@@ -175,7 +175,7 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["Post", "Post"])
     }
 
-    @Test("The last of a batch that goes one by one confirms all of it: as many posts as ever leave behind it")
+    @Test("The last post of a batch that leaves one by one confirms all of it, so that a whole window may follow")
     func confirmedOneByOne() throws {
         let stage = SessionTests.Stage()
         stage.hasBatches = false
@@ -189,7 +189,7 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent().count == Outbox<Request>.window)
     }
 
-    @Test("Notifications that come together are heard one by one, with their own numbers")
+    @Test("Notifications of a batch are delivered one by one, with their own sequence numbers")
     func receives() throws {
         let stage = SessionTests.Stage()
         try stage.ask(.register(Self.ding))

@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonClient
 
 /// Posts that leave over a channel from the threads that make them, while it is idle.
-@Suite("Posts past a service session, over a channel", .limited)
+@Suite("Posts sent on a channel by the posting thread, without the session", .limited)
 struct SessionChannelLineTests {
     private final class Line {
         let stage = SessionTests.Stage(wish: TransportPreference(.channel))
@@ -40,7 +40,7 @@ struct SessionChannelLineTests {
         }
     }
 
-    @Test("A post leaves by itself, with an outcome, also one that somebody waits for; the eighth goes by the session")
+    @Test("A post leaves directly with an outcome, also an awaited one; the eighth leaves through the session")
     func passes() throws {
         let line = try Line()
         let results = Results()
@@ -60,7 +60,7 @@ struct SessionChannelLineTests {
         #expect(try line.line.takePosts() == ["last 10"])
     }
 
-    @Test("D4: what is asked for behind such a post waits for its outcome, and what comes next for that")
+    @Test("D4: a request behind a direct post waits for the post's outcome, and later posts wait for the request")
     func order() throws {
         let line = try Line()
         #expect(try !line.post("a"))
@@ -77,7 +77,7 @@ struct SessionChannelLineTests {
         #expect(try line.line.takePosts() == ["c 4"])
     }
 
-    @Test("Where there is no room the session writes the rest, and what comes next is behind it")
+    @Test("If the socket is full, the session writes the remaining posts, and later posts follow them")
     func partly() throws {
         let line = try Line()
         line.line.room = 20
@@ -92,7 +92,7 @@ struct SessionChannelLineTests {
         #expect(!line.line.isWaitingForSpace)
     }
 
-    @Test("An outcome settles its post, and those before it that have no outcome of their own")
+    @Test("An outcome settles its post and all earlier posts that have no outcome of their own")
     func settling() throws {
         let line = SimulatedLine()
         let sender = ChannelSender(line.writing)
@@ -109,7 +109,7 @@ struct SessionChannelLineTests {
         #expect(sender.settle(1)?.count == 1 && sender.postsInFlight == 0)
     }
 
-    @Test("A large post goes by the session")
+    @Test("A large post leaves through the session")
     func large() throws {
         let line = try Line()
         #expect(try line.post(byteCount: 20_000))
@@ -118,7 +118,7 @@ struct SessionChannelLineTests {
         #expect(try line.line.takePosts() == ["Ding 2"])
     }
 
-    @Test("E3: of a channel that ends what has left may have been made, and the rest goes by the bus")
+    @Test("E3: at the end of a channel, sent posts are reported as possibly lost, and the others leave on the bus")
     func ends() throws {
         let line = try Line()
         let results = Results()
@@ -141,7 +141,7 @@ struct SessionChannelLineTests {
         #expect(try line.post(), "the session has to ask for another channel")
     }
 
-    @Test("A channel that goes with the bus while it is full is not looked at any more")
+    @Test("A full channel that ends with the bus is no longer polled")
     func endsWithBus() throws {
         let line = try Line()
         line.line.room = 20
@@ -152,7 +152,7 @@ struct SessionChannelLineTests {
         #expect(!line.line.isWaitingForSpace && !line.line.isReading)
     }
 
-    @Test("Another service, or the end of the bus: nothing passes")
+    @Test("After a change of the service or the end of the bus, no post leaves directly")
     func changes() throws {
         let line = try Line()
         line.stage.changeToSilentService()

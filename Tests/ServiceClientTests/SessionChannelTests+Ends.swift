@@ -14,7 +14,7 @@ import Testing
 
 /// What the service says of a channel that has ended.
 extension SessionChannelTests {
-    @Test("What the service thinks was not read is told as lost only where it was not")
+    @Test("A loss with the reason channel-ended is reported only if the notifications were not read")
     func unread() throws {
         for (isHeard, hasTurned) in [(true, true), (true, false), (false, true), (false, false)] {
             let (stage, line) = try observing()
@@ -47,7 +47,7 @@ extension SessionChannelTests {
         return stage
     }
 
-    @Test("While another channel is asked for, such a word is about the one before if that is answered")
+    @Test("During an OpenChannel call, a channel-ended loss concerns the previous channel if the call succeeds")
     func wordBeforeAnswer() throws {
         let stage = try doubted()
         let call = try #require(stage.bus.connection.pending.first).message
@@ -57,7 +57,7 @@ extension SessionChannelTests {
         #expect(stage.takeTold() == ["channel", #"Ding 3 for ["Ding"]"#])
     }
 
-    @Test("It is about the one that is asked for if that is not answered: it is told when that is known, once")
+    @Test("If the OpenChannel call fails, a channel-ended loss concerns the requested channel and is reported once")
     func wordOfLostAnswer() throws {
         let told = #"dropped(count: 2, reason: "channel-ended")"#
         let refused = try doubted()

@@ -48,7 +48,7 @@ struct SessionChannelTests {
 
     // MARK: Asking
 
-    @Test("Who does not wish for one asks for none")
+    @Test("A session without the wish for a channel requests none")
     func unwanted() throws {
         let stage = stage(TransportPreference())
         try stage.ask(.register(Self.key("Ding")), post())
@@ -56,7 +56,7 @@ struct SessionChannelTests {
         #expect(!stage.bus.connection.takeSent().contains("OpenChannel?"))
     }
 
-    @Test("The word of whoever runs the program counts more than the program's")
+    @Test("The user's choice of the transport takes precedence over the program's")
     func user() throws {
         for (program, user, isWanted) in [
             (Transport.bus, Transport.channel, true), (.channel, .bus, false), (.bus, .bus, false),
@@ -68,7 +68,7 @@ struct SessionChannelTests {
         }
     }
 
-    @Test("Nothing to carry: none is asked for")
+    @Test("A session without posts and observers requests no channel")
     func nothingToCarry() throws {
         let stage = stage()
         try stage.ask(.call(ListClients()) { _ in })
@@ -76,7 +76,7 @@ struct SessionChannelTests {
         #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "ListClients?"])
     }
 
-    @Test("The first posts wait for it, and go together; an observer is registered before")
+    @Test("The first posts wait for the channel and leave on it together, confirmed by the last")
     func first() throws {
         let stage = stage()
         for name in ["a", "b", "c"] { try stage.ask(post(name)) }
@@ -91,7 +91,7 @@ struct SessionChannelTests {
         #expect(observing.session.transport == .channel)
     }
 
-    @Test("A service that takes its time does not hold posts up: they go by the bus, and are settled there first")
+    @Test("If OpenChannel takes long, posts leave on the bus and are settled there before the channel is used")
     func slow() throws {
         let stage = stage()
         holdBack(stage, OpenChannel.member)
@@ -113,7 +113,7 @@ struct SessionChannelTests {
     }
 
     @Test(
-        "Who says no is asked again when there is something to carry, later and later; an older service never",
+        "A refused channel is requested again when needed, at growing pauses; an older service is not asked again",
         arguments: [
             ("org.carillon.Error.ChannelsDisabled", true), ("org.carillon.Error.LimitExceeded", true),
             ("org.freedesktop.DBus.Error.UnknownMethod", false),
@@ -144,7 +144,7 @@ struct SessionChannelTests {
         #expect(stage.session.transport == .channel)
     }
 
-    @Test("Who observes much asks ahead of most of it, whose answers the service would have to keep")
+    @Test("A session with many observers requests its channel directly after the first registration")
     func askedEarly() throws {
         let stage = stage()
         holdBack(stage, AddObserver.member)
@@ -156,7 +156,7 @@ struct SessionChannelTests {
         #expect(calls.filter { $0 == "OpenChannel?" }.count == 1 && calls.filter { $0 == "AddObserver?" }.count == 20)
     }
 
-    @Test("A bus that carries no descriptors is not asked through")
+    @Test("A session requests no channel on a bus that does not pass file descriptors")
     func descriptors() throws {
         let stage = stage()
         stage.bus.carriesDescriptors = false
@@ -168,7 +168,7 @@ struct SessionChannelTests {
 
     // MARK: Order
 
-    @Test("What was asked for on the bus is known before the next post leaves; what comes behind posts waits for them")
+    @Test("Posts on a channel wait for earlier requests on the bus, and these wait for earlier posts")
     func order() throws {
         let (stage, line) = try observing()
         holdBack(stage, "Ping", AddObserver.member)
@@ -189,7 +189,7 @@ struct SessionChannelTests {
         #expect(stage.bus.connection.takeSent() == ["RemoveObserver?"])
     }
 
-    @Test("A program may end when its posts have their outcomes, and the service has taken what went by the bus")
+    @Test("A session may stop when all posts have outcomes and the service has served the requests on the bus")
     func stopping() throws {
         let (stage, line) = try observing()
         holdBack(stage, "Ping")
@@ -204,7 +204,7 @@ struct SessionChannelTests {
         #expect(stage.session.mayStop())
     }
 
-    @Test("A first batch that has to be sent again, one by one, goes before what goes over the channel")
+    @Test("A first batch that has to be resent as single posts leaves before posts on the channel")
     func trial() throws {
         let stage = stage()
         stage.hasBatches = false
@@ -222,7 +222,7 @@ struct SessionChannelTests {
         #expect(try line.takePosts() == ["c 1"])
     }
 
-    @Test("What lies in the channel is heard before what the bus brings, and flushing tells so")
+    @Test("Unread notifications of the channel are delivered before messages of the bus and before a flush ends")
     func drained() throws {
         let (stage, line) = try observing()
         line.lie([SimulatedLine.notification(1), SimulatedLine.notification(2)])
@@ -234,7 +234,7 @@ struct SessionChannelTests {
         #expect(stage.takeTold() == [#"Ding 4 for ["Ding"]"#, "flushed true"])
     }
 
-    @Test("One frame is taken at a time, and keeps its bytes, also where taking it has the channel drained")
+    @Test("A channel handles one frame at a time, whose bytes remain intact during a nested drain")
     func oneAtATime() throws {
         let line = SimulatedLine()
         let channel = ClientChannel(line, from: try #require(UniqueName(rawValue: ":1.100")))
@@ -252,7 +252,7 @@ struct SessionChannelTests {
         #expect(taken == (1...3).flatMap { ["begin \($0)", "end \($0)"] })
     }
 
-    @Test("A notification waits for the number of its observer, which comes on the bus; what is behind it, too")
+    @Test("A notification, and those behind it, wait until the bus brings the ID of its observer")
     func early() throws {
         let (stage, line) = try observing()
         holdBack(stage, AddObserver.member)
@@ -266,7 +266,7 @@ struct SessionChannelTests {
         #expect(stage.takeTold() == [#"Ding 2 for ["Dong"]"#, #"Ding 3 for ["Ding"]"#])
     }
 
-    @Test("An observer that policy takes before its number is known is told as refused when it is")
+    @Test("An observer that policy removes before its ID is known is reported as refused when the ID arrives")
     func revokedEarly() throws {
         let (stage, line) = try observing()
         holdBack(stage, AddObserver.member)
@@ -289,7 +289,7 @@ struct SessionChannelTests {
 
     // MARK: Outcomes and flow
 
-    @Test("Who waits for an outcome gets it by its number; a loss that nobody waits for is told")
+    @Test("Each awaited post gets the outcome with its number, and the loss of any other post is reported")
     func outcomes() throws {
         let (stage, line) = try observing()
         let ear = stage.ear
@@ -306,7 +306,7 @@ struct SessionChannelTests {
         #expect(told[2] == "lost: too much")
     }
 
-    @Test("Every 64th post is confirmed, and the last one; 1024 are on their way at most")
+    @Test("Every 64th post on a channel and the last one are confirmed, and at most 1024 are in flight")
     func window() throws {
         let (stage, line) = try observing()
         for _ in 0..<2000 { try stage.outbox.append(post()) }
@@ -325,7 +325,7 @@ struct SessionChannelTests {
         #expect(posts.count == 2000 - 1024 && posts.last?.hasSuffix(" 0") == false)
     }
 
-    @Test("E1: no more are on their way when a service that lost its name has answered again, and keeps the channel")
+    @Test("E1: the window of a channel remains full if the service loses and regains its name and keeps the channel")
     func windowOfSameService() throws {
         let (stage, line) = try observing()
         for _ in 0..<2000 { try stage.outbox.append(post()) }
@@ -341,7 +341,7 @@ struct SessionChannelTests {
         #expect(posts.count == 2000 - 1024)
     }
 
-    @Test("A socket that is full lets posts wait, within the bounds; none is lost or out of order when there is room")
+    @Test("Posts wait while the socket is full, and all leave in order when the socket has space")
     func full() throws {
         let (stage, line) = try observing()
         line.room = 100
@@ -366,7 +366,7 @@ struct SessionChannelTests {
 
     // MARK: Falling back
 
-    @Test("Cut at any byte: each post has been taken, or is told as perhaps lost, or goes by the bus; none twice")
+    @Test("If a channel is cut at any byte, each post is either reported as possibly lost or sent on the bus")
     func cutGoingOut() throws {
         let frame = SimulatedLine.bytes { writer in
             if let post = try? PostCall(name: "a").marshalled() {
@@ -393,7 +393,7 @@ struct SessionChannelTests {
         }
     }
 
-    @Test("Cut at any byte: what came whole is heard once, also if the service sends it again by the bus")
+    @Test("If a channel is cut at any byte, each notification is delivered once, even if the bus repeats it")
     func cutComingIn() throws {
         let frames = (1...3).map { SimulatedLine.notification(UInt64($0)) }
         let all = frames.flatMap { $0 }
@@ -409,7 +409,7 @@ struct SessionChannelTests {
         }
     }
 
-    @Test("After a fallback what was heard is recognised, however much of it comes again, and a hole is told")
+    @Test("After a fallback to the bus, repeated notifications are recognized and a hole is reported")
     func repeated() throws {
         let (stage, line) = try observing()
         line.arrive(SimulatedLine.notification(1), SimulatedLine.notification(2), SimulatedLine.notification(3))
@@ -423,7 +423,7 @@ struct SessionChannelTests {
             ])
     }
 
-    @Test("It comes back: when there is something to carry, later after each failure, and not without end")
+    @Test("A session requests an ended channel again when it is needed, after growing pauses, and not without end")
     func comesBack() throws {
         let (stage, _) = try observing()
         var opened = 1
@@ -443,7 +443,7 @@ struct SessionChannelTests {
         #expect(stage.bus.pauses.count == timers, "nothing happens while nothing is to be carried")
     }
 
-    @Test("What is no frame ends it, with a word; posts go by the bus when the service has closed it, or after a while")
+    @Test("A malformed frame ends the channel; posts leave on the bus when the service closes it or after a time")
     func malformed() throws {
         for isClosed in [true, false] {
             let (stage, line) = try observing()
@@ -457,7 +457,7 @@ struct SessionChannelTests {
         }
     }
 
-    @Test("A body that is none is told as a loss")
+    @Test("An undecodable notification or an outcome of no post is reported")
     func undecodable() throws {
         let (stage, line) = try observing()
         line.arrive(
@@ -468,7 +468,7 @@ struct SessionChannelTests {
         #expect(other.takeTold().contains { $0.hasPrefix("undecodable") }, "nobody asked")
     }
 
-    @Test("Flushing is not told as done where posts before it may be lost")
+    @Test("A flush fails if posts before it may be lost")
     func barriers() throws {
         let (stage, line) = try observing()
         let ear = stage.ear
@@ -482,7 +482,7 @@ struct SessionChannelTests {
         #expect(stage.takeTold().filter { $0.hasPrefix("flushed") } == ["flushed false", "flushed true"])
     }
 
-    @Test("A flush that failed with its service has nothing to do with those that the next service answers")
+    @Test("A flush that failed with its service does not affect flushes at the next service")
     func barriersOfNext() throws {
         let (stage, line) = try observing()
         let ear = stage.ear
@@ -502,7 +502,7 @@ struct SessionChannelTests {
 
     // MARK: Other services, other buses, other wishes
 
-    @Test("E3: a service that ends has what it wrote heard; the next one is asked for a channel of its own")
+    @Test("E3: notifications of an ended service's channel are delivered, and the next service gives its own channel")
     func replaced() throws {
         let (stage, line) = try observing()
         let answer = stage.bus.answer
@@ -526,7 +526,7 @@ struct SessionChannelTests {
         #expect(stage.takeTold() == [#"Ding 2 for ["Ding"]"#])
     }
 
-    @Test("A bus that closes takes the channel with it: what lies there is heard, what is on its way is told")
+    @Test("At the end of the bus, unread notifications of the channel are delivered and posts in flight are reported")
     func busCloses() throws {
         let (stage, line) = try observing()
         try stage.ask(post("a"))
@@ -541,7 +541,7 @@ struct SessionChannelTests {
         #expect(line.onReady == nil)
     }
 
-    @Test("It is changed while it runs: back to the bus when all posts have their outcomes, and over again")
+    @Test("A change of transport takes effect while the session runs, after all posts have outcomes")
     func changed() throws {
         let wish = TransportPreference()
         let stage = stage(wish)

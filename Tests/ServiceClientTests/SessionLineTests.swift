@@ -14,7 +14,7 @@ import Testing
 #endif
 
 /// Posts that leave from the threads that make them, while the line is idle.
-@Suite("Posts past a service session", .limited)
+@Suite("Posts sent on the bus by the posting thread, without the session", .limited)
 struct SessionLineTests {
     private final class Line {
         let stage = SessionTests.Stage()
@@ -50,7 +50,7 @@ struct SessionLineTests {
         }
     }
 
-    @Test("A post that would leave at once does so by itself; the eighth is answered, and goes by the session")
+    @Test("A post leaves directly while the line is idle; the eighth requests an answer through the session")
     func passes() throws {
         let line = try Line()
         for _ in 0..<6 {
@@ -67,7 +67,7 @@ struct SessionLineTests {
         #expect(line.stage.bus.connection.takeSent() == ["GetId?"])
     }
 
-    @Test("A program that stops waits until the bus has read what passed, as it does for what the session sent")
+    @Test("A stopping session waits until the bus has read the directly sent posts")
     func stopping() throws {
         let line = try Line()
         // The bus is asked about the first post, and answers at once.
@@ -82,7 +82,7 @@ struct SessionLineTests {
         #expect(line.stage.session.mayStop())
     }
 
-    @Test("D4: nothing passes what was asked for before, or is waited for")
+    @Test("D4: a post does not leave directly behind waiting requests, or if its answer is awaited")
     func order() throws {
         let line = try Line()
         let key = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
@@ -98,7 +98,7 @@ struct SessionLineTests {
         #expect(line.take() > 0)
     }
 
-    @Test("E3: when the service is another one, or the bus closes, all waits for the session")
+    @Test("E3: after a change of the service or the end of the bus, posts wait for the session")
     func changes() throws {
         let line = try Line()
         line.stage.changeToSilentService()

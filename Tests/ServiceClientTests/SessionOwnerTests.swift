@@ -10,7 +10,7 @@ import Testing
 @testable import CarillonClient
 
 /// Whom a session takes for the service, as its name goes from one to another, and to strangers.
-@Suite("Who is the service of a session", .limited)
+@Suite("Trust in the owner of the service's name", .limited)
 struct SessionOwnerTests {
     private typealias Stage = SessionTests.Stage
     private typealias Box = SessionTests.Box
@@ -22,7 +22,7 @@ struct SessionOwnerTests {
         .post(try OutgoingPost(name: "Ding", completion: completion))
     }
 
-    @Test("E6: a program that is no center is not believed any more when it has lost the name")
+    @Test("E6: a program that is no notification center is no longer trusted after it has lost the name")
     func formerStranger() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -38,7 +38,7 @@ struct SessionOwnerTests {
         #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#], "that of the one before may come still")
     }
 
-    @Test("E3: the answer of a service that lost its name meanwhile is not the last word")
+    @Test("E3: after a late answer of a former owner, the session asks the present owner")
     func lateAnswer() throws {
         let stage = Stage()
         stage.bus.answer = { _ in nil }
@@ -65,7 +65,7 @@ struct SessionOwnerTests {
         #expect(stage.takeTold() == ["Ding 1 for []"])
     }
 
-    @Test("E6: signals of anybody but the service are not believed")
+    @Test("E6: signals of other connections, and owner changes that a client forged, are ignored")
     func strangers() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -82,7 +82,7 @@ struct SessionOwnerTests {
         #expect(stage.takeTold().count == 1)
     }
 
-    @Test("E6: on another bus the name that the service had is anybody's, and not believed")
+    @Test("E6: on another bus the owner's former unique name is not trusted")
     func otherBus() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -98,7 +98,7 @@ struct SessionOwnerTests {
         #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"])
     }
 
-    @Test("E6: where the bus did not tell that the service is another one, a signal of it has the bus asked")
+    @Test("E6: if an owner change was not reported, a signal of the new owner makes the session ask the bus")
     func untoldOwner() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -123,7 +123,7 @@ struct SessionOwnerTests {
         #expect(stage.bus.connection.takeSent().allSatisfy { $0 != "GetNameOwner?" }, "nothing more is in doubt")
     }
 
-    @Test("E6: an answer of another service than the bus told of has the bus asked who that is")
+    @Test("E6: an answer from another connection than the reported owner makes the session ask the bus")
     func untoldAnswerer() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -143,7 +143,7 @@ struct SessionOwnerTests {
     }
 
     @Test(
-        "E6: a name in a stranger's hand is told at once, and who has it next is asked",
+        "E6: a foreign owner of the name is reported at once, and the next owner is asked",
         arguments: ["UnknownMethod", "UnknownObject", "UnknownInterface"])
     func stranger(error: String) throws {
         let stage = Stage()
@@ -164,7 +164,7 @@ struct SessionOwnerTests {
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
 
-    @Test("E6: a stranger is not asked again because one that had the name before ends without an answer")
+    @Test("E6: a foreign owner of the name is not asked again when a former owner ends without an answer")
     func strangerBehindSilence() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -186,7 +186,7 @@ struct SessionOwnerTests {
         #expect(stage.bus.connection.takeSent().isEmpty && stage.takeTold().isEmpty)
     }
 
-    @Test("E3: a service is not asked again because the one before it ended without an answer")
+    @Test("E3: a service is not asked again when the previous one ends without an answer")
     func endedUnanswered() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -204,7 +204,7 @@ struct SessionOwnerTests {
         #expect(!stage.bus.connection.takeSent().contains("ListObservers?"))
     }
 
-    @Test("E6: so is one that answers otherwise than the contract says")
+    @Test("E6: a program whose replies violate the interface counts as a foreign owner of the name")
     func wrongAnswers() throws {
         let stage = Stage()
         stage.bus.answer = { call in .success(call.answered { $0.append("hello") }) }
@@ -222,7 +222,7 @@ struct SessionOwnerTests {
         #expect(stage.takeTold().last?.hasPrefix("nameTaken(") == true)
     }
 
-    @Test("E3: a service that does not answer for some seconds is told as that, and waited for")
+    @Test("E3: a service that does not answer for some seconds is reported, and its answer is awaited")
     func silent() throws {
         let stage = Stage()
         stage.bus.answer = { _ in nil }
@@ -244,7 +244,7 @@ struct SessionOwnerTests {
     }
 
     @Test(
-        "E9: where nobody has the name, systemd is asked to start the unit, as it does not tell the bus that a start was called off",
+        "E9: without an owner of the name, systemd is asked to start the unit, and a masked unit is reported",
         arguments: [
             ("org.freedesktop.systemd1.UnitMasked", ["has no owner: systemd does not start carillond.service: why"]),
             ("org.freedesktop.systemd1.NoSuchUnit", []), ("org.freedesktop.DBus.Error.ServiceUnknown", []),
@@ -274,7 +274,7 @@ struct SessionOwnerTests {
         #expect(stage.takeTold() == told.map { #"notAnswering("\#(name) \#($0)")"# })
     }
 
-    @Test("E9: systemd is asked by nobody who does not want the service started, or who has an owner that is silent")
+    @Test("E9: a session does not ask systemd to start the service while the name has a silent owner")
     func startNotWanted() throws {
         let stage = Stage()
         var members: [MemberName] = []

@@ -10,7 +10,7 @@ import Testing
 
 /// A program learns the same of a post that the service refuses, whichever way its engine sends it: the error by its name,
 /// for the post that it is about, and of no other.
-@Suite("F1, F2, P2: refusals of posts, by every way of the engine", .limited)
+@Suite("F1, F2, P2: refusals of posts, by Post, by PostMany and by channel", .limited)
 struct SessionRefusalTests {
     /// How posts leave. A new way is one more case.
     enum Way: CaseIterable, Sendable {
@@ -69,7 +69,7 @@ struct SessionRefusalTests {
 
     static let errors = CenterErrorName.allCases.map { BusError($0, message: "why") } + [.invalidArgs("why")]
 
-    @Test("P2, E1: whoever waits gets the error of its own post, by its name", arguments: Way.allCases, errors)
+    @Test("P2, E1: each awaited post gets its own error by name, on every transport", arguments: Way.allCases, errors)
     func answered(way: Way, error: BusError) throws {
         let (results, told) = try refuse(error, by: way)
         for number in [0, 2] {
@@ -90,7 +90,7 @@ struct SessionRefusalTests {
     private static let overload = BusError(.limitExceeded, message: "too many wait")
 
     @Test(
-        "E3, E4: a call that an overloaded service refused is repeated until it is accepted, and the program sees nothing of it",
+        "E3, E4: a call that an overloaded service refused is repeated until accepted, unnoticed by the program",
         arguments: [true, nil] as [Bool?])
     func repeated(word: Bool?) throws {
         let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
@@ -120,7 +120,7 @@ struct SessionRefusalTests {
         #expect(stage.takeTold().isEmpty)
     }
 
-    @Test("E4: of many calls that were refused one is repeated at a time, at growing pauses, whatever others become")
+    @Test("E4: a session with many refused calls repeats one at growing pauses, and the others after a success")
     func many() throws {
         let keys = (0..<100).map { number in
             RegistrationKey(name: ExactText("Ding \(number)"), object: nil, options: ObserverOptions())
@@ -148,7 +148,7 @@ struct SessionRefusalTests {
         #expect(stage.bus.connection.takeSent().isEmpty)
     }
 
-    @Test("E4: batches and details are asked for again, too")
+    @Test("E4: refused requests for batches and details are repeated as well")
     func options() throws {
         let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
         let stage = SessionTests.Stage()
@@ -165,7 +165,7 @@ struct SessionRefusalTests {
         #expect(!stage.takeTold().contains { $0.hasPrefix("details") })
     }
 
-    @Test("E3, E4: refusals of a former service lead to nothing at the next")
+    @Test("E3, E4: calls that a former service refused are not repeated at the next service")
     func anotherService() throws {
         let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
         let stage = SessionTests.Stage()
@@ -181,7 +181,7 @@ struct SessionRefusalTests {
         #expect(stage.bus.connection.takeSent().isEmpty, "it was said once")
     }
 
-    @Test("E3, E1: a service that has more to say than one answer may hold is asked piece by piece")
+    @Test("E3, E1: the observers at a service are read page by page if one reply can't contain them")
     func pieces() throws {
         let stage = SessionTests.Stage()
         for number in 0..<5 {
@@ -202,7 +202,7 @@ struct SessionRefusalTests {
         #expect(stage.observers.map(\.name) == ["0", "1", "2", "4", "3"])
     }
 
-    @Test("E3, E4: of words about suspension the newest is repeated")
+    @Test("E3, E4: the newest of several refused calls about suspension is repeated, and no older one")
     func newest() throws {
         let stage = SessionTests.Stage()
         stage.start()
@@ -216,7 +216,7 @@ struct SessionRefusalTests {
         #expect(stage.bus.connection.takeSent() == ["FollowActivity?"])
     }
 
-    @Test("E3, E4: an overloaded service is asked again what it has; posts fail after a while, and it is still asked")
+    @Test("E3, E4: posts to an overloaded service fail after a time, and the session asks until it is served")
     func refusedQuestion() throws {
         let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
         let stage = SessionTests.Stage()
@@ -242,7 +242,7 @@ struct SessionRefusalTests {
         #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
     }
 
-    @Test("E3: another refusal is final")
+    @Test("E3: a refusal for another reason than overload is final")
     func refusedForGood() throws {
         let stage = SessionTests.Stage()
         stage.start()

@@ -10,7 +10,7 @@ import Testing
 
 /// Posts that nobody waits for.
 extension SessionTests {
-    @Test("E10: posts that the service may not have taken when it ends are told, once; not those that are confirmed")
+    @Test("E10: unconfirmed posts are reported as possibly lost when the service or the bus ends, once")
     func mayBeLost() throws {
         let stage = Stage()
         stage.start()
@@ -29,7 +29,7 @@ extension SessionTests {
         #expect(lost() == ["1 may be lost: the bus closed the connection"])
     }
 
-    @Test("E10: posts that nobody waits for are confirmed as soon as the line is quiet")
+    @Test("E10: a tenth of a second after posts without an answer the session asks for their confirmation")
     func confirmsWhatIsQuiet() throws {
         let stage = Stage()
         stage.start()
@@ -49,7 +49,7 @@ extension SessionTests {
         #expect(!stage.takeTold().contains { $0.contains("lost") })
     }
 
-    @Test("E10: one that does not take posts any more is announced, once, and when it takes them again")
+    @Test("E10: a service that stops accepting posts is reported once, and so is its recovery")
     func stopsAnswering() throws {
         let stage = Stage()
         stage.start()
@@ -75,7 +75,7 @@ extension SessionTests {
     }
 
     @Test(
-        "E10: a service that ends in order answers behind what it was sent, and the bus keeps the rest for the next one"
+        "E10: a service that ends in order answers earlier posts, and the bus keeps the rest for the next service"
     )
     func endsBehindAnswers() throws {
         for (answersPing, isStartable, refused, expected) in [
@@ -101,7 +101,9 @@ extension SessionTests {
         }
     }
 
-    @Test("E10: answers that fail confirm nothing; each post is told once", arguments: [1, 5, 63, 64, 100, 200])
+    @Test(
+        "E10: failed answers confirm no posts, and each post is reported as lost once",
+        arguments: [1, 5, 63, 64, 100, 200])
     func mayBeLostUnanswered(count: Int) throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -123,7 +125,7 @@ extension SessionTests {
         #expect(told == count)
     }
 
-    @Test("E10: posts to a service that ends while it is asked again are told, too")
+    @Test("E10: posts to a service that ends while it is asked again are reported as possibly lost")
     func mayBeLostWhileAsking() throws {
         let stage = Stage()
         stage.start()

@@ -22,7 +22,7 @@ struct SessionTests {
         .post(try OutgoingPost(name: "Ding", completion: completion))
     }
 
-    @Test("It asks what the service has before it says what it wants, and tells that it is served")
+    @Test("A session reads the service's observers before it registers its own, and reports the connection")
     func begins() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -33,7 +33,7 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
     }
 
-    @Test("It may be stopped when the bus has read what was sent: one that is closed before would take that with it")
+    @Test("A session may stop when the bus has read all messages that it sent")
     func stopping() throws {
         let stage = Stage()
         stage.start()
@@ -55,7 +55,7 @@ struct SessionTests {
         #expect(stage.session.mayStop(), "there is nobody left to send it to")
     }
 
-    @Test("It may be stopped when a barrier is answered, and not before")
+    @Test("A session may stop when its barrier is answered, and not before")
     func stoppingBehindBarrier() throws {
         let stage = Stage()
         stage.start()
@@ -69,7 +69,7 @@ struct SessionTests {
         #expect(stage.session.mayStop())
     }
 
-    @Test("It may be stopped when a call is answered, and not before", arguments: [true, false])
+    @Test("A session may stop when its call is answered, and not before", arguments: [true, false])
     func stoppingBehindCall(isServed: Bool) throws {
         let stage = Stage()
         stage.start()
@@ -84,7 +84,7 @@ struct SessionTests {
         #expect(stage.session.mayStop())
     }
 
-    @Test("Nothing is wanted of the service: it is not even asked for")
+    @Test("A session without requests does not call the service")
     func quiet() {
         let stage = Stage()
         stage.start()
@@ -92,7 +92,7 @@ struct SessionTests {
         #expect(stage.takeTold().isEmpty)
     }
 
-    @Test("What is asked for before anything has failed connects, and is not refused")
+    @Test("The first request connects the session and is not refused")
     func firstRequest() throws {
         let stage = Stage()
         try stage.ask(post())
@@ -102,7 +102,7 @@ struct SessionTests {
         #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "Post"])
     }
 
-    @Test("A connection that the bus closed lives until its callbacks have returned, and not for longer")
+    @Test("A connection that the bus closed lives until its callbacks have returned, and no longer")
     func closedConnection() throws {
         let stage = Stage()
         stage.start()
@@ -114,7 +114,7 @@ struct SessionTests {
         #expect(connection == nil)
     }
 
-    @Test("E3: without a bus it is tried again at growing intervals while something is observed")
+    @Test("E3: without a bus an observing session tries to connect at growing intervals")
     func noBus() throws {
         let stage = Stage()
         stage.bus.failure = .noServer("nothing listens")
@@ -133,7 +133,7 @@ struct SessionTests {
         #expect(stage.bus.pauses.count == attempts, "what is connected sleeps")
     }
 
-    @Test("S1: a service that has forgotten the program does not suspend it any more, until it says so")
+    @Test("S1: a service without the client's state does not suspend the client until it announces a suspension")
     func suspensionForgotten() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -152,7 +152,7 @@ struct SessionTests {
         #expect(told().isEmpty)
     }
 
-    @Test("A bus that closes: posts without an outcome are told as lost, calls fail, observers come back")
+    @Test("When the bus closes, posts without an outcome count as lost, calls fail, and observers are restored")
     func busCloses() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -177,7 +177,7 @@ struct SessionTests {
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
 
-    @Test("There is no service: posts fail at once, and it is not asked for again for each of them")
+    @Test("Without a service posts fail at once, and do not each cause another call to the service")
     func noService() throws {
         let stage = Stage()
         stage.fail(Self.serviceUnknown)
@@ -199,7 +199,7 @@ struct SessionTests {
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
 
-    @Test("Who is not served by policy is told, and does not ask again and again")
+    @Test("A refusal by the bus's policy is reported once, and the session does not try again")
     func denied() throws {
         let stage = Stage()
         stage.fail("org.freedesktop.DBus.Error.AccessDenied", "no")
@@ -213,7 +213,7 @@ struct SessionTests {
         #expect(stage.bus.pauses.isEmpty)
     }
 
-    @Test("E3: a service that is slow to answer is asked again, and everything is there in the end")
+    @Test("E3: a service that answers slowly is asked again, and finally has all observers")
     func slowStart() throws {
         let stage = Stage()
         stage.fail(BusError.noReplyName)
@@ -226,7 +226,7 @@ struct SessionTests {
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
 
-    @Test("E3: a ready service that did not answer a registration is asked again after a pause, once, and gets it then")
+    @Test("E3: a registration without an answer is repeated once, after a pause")
     func unansweredRequest() throws {
         let stage = Stage()
         let served = stage.bus.answer
@@ -243,7 +243,7 @@ struct SessionTests {
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
 
-    @Test("E3: the next service that knows our registrations is told nothing twice; a gap is told")
+    @Test("E3: a new service with the client's state gets no call twice, and a possible gap is reported")
     func replaced() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding), .suspend(true))
@@ -259,7 +259,7 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding 2 for ["Ding"]"#])
     }
 
-    @Test("E3: a service that knows nothing gets all of it again, the suspension first, and counts from one")
+    @Test("E3: a new service without state gets the suspension, then all observers, and counts from one")
     func forgetful() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding), .suspend(true))
@@ -276,7 +276,7 @@ struct SessionTests {
     }
 
     @Test(
-        "E3: what a service registered before it was asked what it has does not tell that it goes on with the count",
+        "E3: a registration before the query does not show that a new service continues the sequence numbers",
         arguments: [true, false])
     func registersBeforeItIsAsked(remembers: Bool) throws {
         let stage = Stage()
@@ -309,7 +309,7 @@ struct SessionTests {
         #expect(stage.takeTold() == (remembers ? [2] : [1, 2]).map { #"Ding \#($0) for ["Dong"]"# })
     }
 
-    @Test("E3: what a service sends that has given its name up, as it ends in order, counts until the next one answers")
+    @Test("E3: notifications of a service that released its name are accepted until the next service answers")
     func endsInOrder() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -338,7 +338,7 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding 5 for ["Ding"]"#])
     }
 
-    @Test("E3: so does what one sends late whose successors gave the name up before they had the state")
+    @Test("E3: late notifications of several former owners are accepted until the present owner answers")
     func endsBehindOthers() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -368,7 +368,7 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding 8 for ["Ding"]"#])
     }
 
-    @Test("E3: that the program took its word about suspension back is said to the next service, too")
+    @Test("E3: the withdrawal of a suspension is repeated to the next service")
     func wordTakenBack() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding), .suspend(true))
@@ -384,7 +384,9 @@ struct SessionTests {
         #expect(stage.bus.connection.takeSent() == ["ListObservers?", "SetSuspended?"])
     }
 
-    @Test("E3: without a service the newest word about suspension is kept for the next one", arguments: [false, true])
+    @Test(
+        "E3: the newest call about suspension that found no service is sent to the next service",
+        arguments: [false, true])
     func wordWithoutService(isTakenBack: Bool) throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding), .suspend(true))
@@ -399,7 +401,7 @@ struct SessionTests {
             stage.bus.connection.takeSent() == ["ListObservers?", isTakenBack ? "FollowActivity?" : "SetSuspended?"])
     }
 
-    @Test("E3: a question that is asked anew at once is not asked again when the pause is over")
+    @Test("E3: a question that is repeated for a new owner is not repeated again after the pause")
     func askedOnce() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -415,7 +417,9 @@ struct SessionTests {
         #expect(!stage.bus.connection.takeSent().contains("ListObservers?"))
     }
 
-    @Test("D6: who observes nothing when the service becomes another misses nothing of what it had", arguments: [1, 3])
+    @Test(
+        "D6: a client without observers during a change of the service reports no missing notifications",
+        arguments: [1, 3])
     func observesNothingMeanwhile(next: UInt64) throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -433,7 +437,7 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding \#(next) for ["Ding"]"#])
     }
 
-    @Test("D6, S4: holes and announced losses are told once each; the very same again is no notification")
+    @Test("D6, S4: each hole and each announced loss is reported once, and a repeated notification is ignored")
     func gaps() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -451,7 +455,7 @@ struct SessionTests {
             ])
     }
 
-    @Test("P3: an observer that policy takes away is refused to the program, and asked for again of a new service")
+    @Test("P3: an observer that policy revokes is reported as refused, and is requested again from a new service")
     func revoked() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -470,7 +474,7 @@ struct SessionTests {
         #expect(stage.bus.connection.takeSent().contains("AddObserver?"))
     }
 
-    @Test("G4, G5: that other names are wanted, or values are gone, is told when the service says it, and nobody else")
+    @Test("G4, G5: InterestChanged and ValuesRemoved are reported if the service sent them, and no other sender")
     func interest() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -489,7 +493,7 @@ struct SessionTests {
         #expect(stage.takeTold() == ["values removed"])
     }
 
-    @Test("S4: losses that the bus may have made excuse a hole of that size, and no more")
+    @Test("S4: an upper bound of losses excuses a hole of at most that size")
     func boundedLosses() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -515,7 +519,7 @@ struct SessionTests {
             ])
     }
 
-    @Test("A registration that the service refuses is told, and the others stand")
+    @Test("A registration that the service refuses is reported with the error")
     func refused() throws {
         let stage = Stage()
         let answer = stage.bus.answer
@@ -528,7 +532,7 @@ struct SessionTests {
         #expect(stage.takeTold().last == "refused Ding: over the limit observers-per-client = 1")
     }
 
-    @Test("A barrier is answered behind all that was asked before, a call with its value")
+    @Test("A barrier ends behind all earlier requests, and a call returns its value")
     func barrier() throws {
         let stage = Stage()
         var outcomes: [String] = []

@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// The model of the bus does what the real ones do, as far as the service can see it.
-@Suite("The model of the bus", .limited)
+@Suite("Model of the bus", .limited)
 struct BusModelTests {
     /// A connection that keeps what arrives.
     private final class Ear {
@@ -68,7 +68,7 @@ struct BusModelTests {
         world.run(until: world.now + milliseconds * 1000)
     }
 
-    @Test("What one connection sends arrives in its order, from whom it is, once")
+    @Test("Messages of one connection arrive once, in order, with their sender")
     func order() throws {
         let (world, _, one, two) = stage()
         let serials = (0..<100).map { _ in one.peer.send(signal(to: two)) }
@@ -79,7 +79,7 @@ struct BusModelTests {
         #expect(one.members == [])
     }
 
-    @Test("What is laid out before it is sent arrives as what libdbus lays out on its way does")
+    @Test("A message encoded before it is sent arrives like a message that libdbus encodes")
     func layout() throws {
         let (world, _, one, two) = stage()
         for bytes in 0..<20 {
@@ -111,7 +111,7 @@ struct BusModelTests {
         #expect(MessagePattern(call, varying: 1) == nil)
     }
 
-    @Test("Who waits for a name gets it when its owner leaves, and all who asked are told")
+    @Test("The next requester gets a name when its owner leaves, and matching listeners are informed")
     func queueing() throws {
         let (world, bus, one, two) = stage()
         let listener = Ear(bus)
@@ -130,7 +130,7 @@ struct BusModelTests {
         #expect(listener.heard.compactMap { OwnerChange($0)?.newOwner } == [one.peer.name, two.peer.name])
     }
 
-    @Test("A caller is told when the one it called leaves without an answer, and when there is nobody")
+    @Test("A caller gets an error if the called connection leaves without a reply or does not exist")
     func noAnswer() throws {
         let (world, _, one, two) = stage()
         let name = try #require(two.peer.name)
@@ -147,7 +147,9 @@ struct BusModelTests {
             "a signal to nobody vanishes")
     }
 
-    @Test("Where a connection reads nothing and has its fill", arguments: Bus.Manner.Kind.allCases)
+    @Test(
+        "Signals beyond a full connection's quota are refused on dbus-daemon and lost on dbus-broker; calls fail",
+        arguments: Bus.Manner.Kind.allCases)
     func quota(kind: Bus.Manner.Kind) throws {
         let (world, _, one, two) = stage(Bus.Manner(kind: kind, maxOutgoingBytes: 10_000, socketBytes: 10_000))
         two.reads = false
@@ -169,7 +171,7 @@ struct BusModelTests {
         #expect(two.members.filter { $0 == "Ding" }.count == 6)
     }
 
-    @Test("Who has sent more than the bus holds of a sender waits, and nobody else; nothing is lost, and order stays")
+    @Test("A sender beyond its quota waits, other senders do not, and all of its messages arrive in order")
     func incoming() throws {
         let (world, bus, one, two) = stage(Bus.Manner(socketBytes: 10_000, maxIncomingBytes: 10_000))
         let other = Ear(bus)
@@ -189,7 +191,9 @@ struct BusModelTests {
         #expect(one.heard.count == before.0 + 1)
     }
 
-    @Test("A reply that nobody asked for is carried by one of them only", arguments: Bus.Manner.Kind.allCases)
+    @Test(
+        "An unrequested reply is delivered by dbus-daemon and discarded by dbus-broker",
+        arguments: Bus.Manner.Kind.allCases)
     func unrequested(kind: Bus.Manner.Kind) throws {
         let (world, _, one, two) = stage(Bus.Manner(kind: kind))
         let name = try #require(two.peer.name)
@@ -199,7 +203,7 @@ struct BusModelTests {
         #expect(two.heard.count - before == (kind == .daemon ? 1 : 0))
     }
 
-    @Test("What a bus closes can still be read, and then it has ended")
+    @Test("A connection that the bus closes can still read its messages, and then ends")
     func cut() throws {
         let (world, bus, one, two) = stage()
         two.reads = false
@@ -214,7 +218,7 @@ struct BusModelTests {
     }
 
     @Test(
-        "A descriptor that the bus does not hand on is closed at once, whatever becomes of its message",
+        "A descriptor that the bus does not deliver is closed at once, for any fate of its message",
         arguments: [Streams.Trouble.stripped, Streams.Trouble.refused, nil])
     func lostDescriptor(trouble: Streams.Trouble?) throws {
         let (world, bus, one, two) = stage(Bus.Manner(maxOutgoingBytes: 0, socketBytes: 10_000))
@@ -239,7 +243,7 @@ struct BusModelTests {
         #expect(kept.own.ready.contains(.hangUp))
     }
 
-    @Test("Match rules are bounded")
+    @Test("The number of match rules of a connection is bounded")
     func rules() throws {
         let (world, _, one, _) = stage(Bus.Manner(maxRules: 2))
         for number in 0..<3 { _ = one.peer.send(one.call("AddMatch", "arg0='\(number)'")) }

@@ -8,7 +8,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// What a client has written to a channel that ends is taken in its turns, in virtual time, where nothing races.
-@Suite("E4, F2: ends of channels beside others", .limited)
+@Suite("E4, F2: fairness at the end of a channel", .limited)
 struct ChannelEndFairnessTests {
     enum End: CaseIterable {
         case another
@@ -40,7 +40,8 @@ struct ChannelEndFairnessTests {
         }
     }
 
-    @Test("Others are served while what lies in a channel that ends is taken, all of it", arguments: End.allCases)
+    @Test(
+        "All posts in an ending channel are accepted, and other clients are served meanwhile", arguments: End.allCases)
     func others(end: End) throws {
         let stage = try Served()
         let witness = try #require(stage.observer.witness)
@@ -64,7 +65,7 @@ struct ChannelEndFairnessTests {
     }
 
     @Test(
-        "Calls for another channel, and for one more, are answered in their order, and nothing is lost",
+        "Two OpenChannel calls during the end of a channel are answered in order, and no notification is lost",
         arguments: [0, 40])
     func twice(callsBefore: Int) throws {
         let stage = try Served()

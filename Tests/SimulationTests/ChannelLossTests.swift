@@ -6,7 +6,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// What a channel loses with its end, in virtual time, where nothing races.
-@Suite("F2, S4: ends of channels", .limited)
+@Suite("F2, S4: losses at the end of a channel", .limited)
 struct ChannelLossTests {
     private let stage = Stage()
     private let poster: PlainClient
@@ -18,7 +18,7 @@ struct ChannelLossTests {
         stage.pass(seconds: 2)
     }
 
-    @Test("What a client leaves unread as it closes its channel is told, though the service waits for room in it")
+    @Test("Notifications that are unread when a client closes a full channel are announced as lost")
     func closedWhileFull() throws {
         let witness = try #require(observer.witness)
         observer.setStopped(true)
@@ -34,7 +34,7 @@ struct ChannelLossTests {
         #expect(stage.world.violation == nil)
     }
 
-    @Test("S1: that it is suspended is told again where it closes its channel and has not read that")
+    @Test("S1: a suspension signal that is unread when a client closes its channel is repeated")
     func unreadSuspension() throws {
         let witness = try #require(observer.witness)
         observer.setStopped(true)

@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// The model of the disk does what a file system does to a process that dies, and to one that finds it full.
-@Suite("The model of the disk", .limited)
+@Suite("Model of the disk", .limited)
 struct DiskModelTests {
     private let world = World(seed: 1)
     private let disk: Disk
@@ -19,7 +19,7 @@ struct DiskModelTests {
 
     private func process() -> LoopProcess { LoopProcess(world, id: 1, name: "test") }
 
-    @Test("What a process has written stays when it dies; a write in which it dies is cut somewhere")
+    @Test("Bytes of a dead process remain on the disk, and the write during its death is cut at some byte")
     func torn() throws {
         var lengths: Set<Int> = []
         for moment in 0..<200 {
@@ -39,7 +39,7 @@ struct DiskModelTests {
         #expect(lengths.count > 10)
     }
 
-    @Test("A full disk takes a part, and room that is there already can be written")
+    @Test("A full disk accepts a part of a write, and allocated space can still be written")
     func full() throws {
         let files = ProcessFiles(disk, of: process())
         let table = try files.open("/d/table", for: .newTable)
@@ -54,7 +54,7 @@ struct DiskModelTests {
         #expect(try table.read(at: 56, atMost: 100) == [8, 0, 0, 0, 0, 0, 0, 0])
     }
 
-    @Test("A lock ends with the process; a file that was replaced is no longer in its place")
+    @Test("A lock ends with its process, and a replaced file is recognized as replaced")
     func locks() throws {
         let (first, second) = (process(), process())
         let log = try ProcessFiles(disk, of: first).open("/d/log", for: .log)

@@ -6,26 +6,27 @@ import Testing
 @testable import CarillonSimulation
 
 /// What judges the cost of events. All states at their limits are for optimised programs: `tools/simulate --costs`.
-@Suite("E8: the judge of the cost of events", .limited)
+@Suite("E8: check of the cost of events", .limited)
 struct EventCostTests {
     /// States that a debug build makes in little time.
     private static let cheap: [FullState] = [.observersOfOne, .connectionValues, .clients]
 
-    @Test("Each event stays within its budget, beside states that it does not have to go through", arguments: cheap)
+    @Test(
+        "Each event remains within its budget beside state that the event does not have to traverse", arguments: cheap)
     func withinBudget(state: FullState) async throws {
         var lines: [String] = []
         #expect(try EventCosts.check(beside: [state]) { lines.append($0) }, "\(lines)")
         #expect(!lines.isEmpty, "a matching post takes more than a tenth of the budget")
     }
 
-    @Test("An event that exceeds the budget, and is not known to, is found with its name")
+    @Test("An event above the budget that is no known exception is reported by name")
     func exceeded() throws {
         var lines: [String] = []
         #expect(try !EventCosts.check(beside: [.observersOfOne], budget: 30_000) { lines.append($0) })
         #expect(lines.contains("observersOfOne: post exceeds the budget of 30000 steps"), "\(lines)")
     }
 
-    @Test("An event that is known to exceed the budget, and does not, is found as well")
+    @Test("A known exception that is within the budget is reported as well")
     func mended() throws {
         var lines: [String] = []
         #expect(try !EventCosts.check(beside: [.suspendedClients], budget: .max) { lines.append($0) })
@@ -34,7 +35,7 @@ struct EventCostTests {
             "\(lines)")
     }
 
-    @Test("In a simulation an event that exceeds the budget breaks the rule")
+    @Test("An event above the budget violates rule E8 in a simulation")
     func simulated() {
         var dials = Dials()
         dials.sabotage = .smallBudget

@@ -10,7 +10,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// Judges of the simulation, on cases of which the verdict is known.
-@Suite("Judging", .limited)
+@Suite("Verdicts of the simulation", .limited)
 struct JudgingTests {
     private final class Stage {
         let world = World(seed: 1)
@@ -60,7 +60,7 @@ struct JudgingTests {
         }
     }
 
-    @Test("E3: a number of an observer from before a loss of the state may be another's by now, and only then")
+    @Test("E3: an observer ID from before a loss of state may belong to another observer, and otherwise not")
     func reusedNumbers() {
         for (isLost, isAnswered) in [(false, true), (true, true), (true, false)] {
             let stage = Stage()
@@ -110,7 +110,7 @@ struct JudgingTests {
         return stage.world.violation?.rule
     }
 
-    @Test("R1: of values that were posted one after the other the last is kept, and no other", arguments: 0..<4)
+    @Test("R1: the last of several successive values, and no other, has to be retained", arguments: 0..<4)
     func lastValue(kept: Int) {
         let stage = Stage()
         let (first, last) = (post(Self.value(of: 0), stage), post(Self.value(of: 0), stage))
@@ -118,7 +118,8 @@ struct JudgingTests {
         #expect(verdict(of: all[kept], stage) == (kept == 0 ? nil : "R1"))
     }
 
-    @Test("R1, R6: what was removed, or has expired, is kept no longer; before it is known, it may", arguments: 0..<4)
+    @Test(
+        "R1, R6: a removed or expired value must end, and may be retained until the removal is known", arguments: 0..<4)
     func noValue(which: Int) {
         let stage = Stage()
         let number = post(Self.value(of: 0, expiresAfter: which == 3 ? 1 : nil), stage)
@@ -137,7 +138,7 @@ struct JudgingTests {
         #expect(verdict(of: [number], stage) == (which == 0 ? nil : "R1"))
     }
 
-    @Test("R6: what is kept while its poster is connected goes with that")
+    @Test("R6: a while-connected value must end when its poster leaves")
     func connected() {
         let stage = Stage()
         let number = post(Self.value(of: 0, whileConnected: true), stage)
@@ -154,7 +155,7 @@ struct JudgingTests {
         return plan
     }
 
-    @Test("G3: of each place the last value is kept, beside those of others", arguments: 0..<4)
+    @Test("G3: the last value of each origin has to be retained, beside the values of other origins", arguments: 0..<4)
     func places(kept: Int) {
         let stage = Stage()
         let numbers = [nil, 0, 1, 0].map { post(Self.value(from: $0), stage) }
@@ -162,7 +163,9 @@ struct JudgingTests {
         #expect(verdict(of: all, stage) == (kept == 0 ? nil : "R1"))
     }
 
-    @Test("G3: the removal of one value removes that and no other, and tells how many", arguments: [0, 1, 2])
+    @Test(
+        "G3: the removal of one origin's value must remove exactly that value, and return the right count",
+        arguments: [0, 1, 2])
     func oneRemoval(count: Int) {
         let stage = Stage()
         stage.ledger.incarnations = 1
@@ -182,7 +185,7 @@ struct JudgingTests {
         #expect(verdict(of: [here, castle], stage) == "R1")
     }
 
-    @Test("G3: one value that is gone with that of another place is missed")
+    @Test("G3: a value that disappears with the value of another origin violates R1")
     func removedBeside() {
         let stage = Stage()
         _ = (post(Self.value(from: nil), stage), post(Self.value(from: 0), stage))
@@ -191,7 +194,9 @@ struct JudgingTests {
     }
 
     /// Where one is told to be from that is from the castle, or that is from here.
-    @Test("G3: who asked for it is told where each is from, and nobody anything else", arguments: [true, false])
+    @Test(
+        "G3: a client that asked for details must get the right origin, and no client may get a wrong one",
+        arguments: [true, false])
     func told(hasAsked: Bool) {
         for (place, told, isRight) in [
             (0, "castle", true), (0, nil, !hasAsked), (0, "harbour", false), (nil, nil, true), (nil, "castle", false),
@@ -214,7 +219,7 @@ struct JudgingTests {
     }
 
     @Test(
-        "G4: who follows is told what others surely want, and nothing that surely nobody else does",
+        "G4: FollowInterest must list the names that others surely want, and none that surely no other wants",
         arguments: [
             (["0", "1"], true, true), (["0"], true, true), (["1"], true, false), (["0", "1"], false, false),
             (["1", "0"], true, false), (["0", "2"], true, false), (["0", "3"], true, false),
@@ -243,7 +248,7 @@ struct JudgingTests {
         #expect(stage.world.violation?.rule == (isRight ? nil : "G4"))
     }
 
-    @Test("G5: who follows is told of each value, in order, and of none that there is not", arguments: 0..<6)
+    @Test("G5: FollowValues must list each existing value once, in order, and no other", arguments: 0..<6)
     func listed(which: Int) {
         let stage = Stage()
         for place in [nil, 0] { _ = post(Self.value(from: place), stage) }
@@ -262,7 +267,7 @@ struct JudgingTests {
         #expect(stage.world.violation?.rule == (which < 2 ? nil : "G5"))
     }
 
-    @Test("S1, G3: who is suspended and coalesces has to get the newest of each place")
+    @Test("S1, G3: a suspended coalescing observer must receive the newest notification of each origin")
     func coalescing() {
         let stage = Stage()
         let witness = Witness(":1.91", ledger: stage.ledger, mode: .default, isLibrary: false)
@@ -277,7 +282,7 @@ struct JudgingTests {
         #expect(witness.missing() == [numbers[0], numbers[2], numbers[3]])
     }
 
-    @Test("R2: who came late and wanted values has to get them; who did not want them, or got newer ones, has not")
+    @Test("R2: a late observer that wants values must receive them, unless newer posts replaced them")
     func lateValues() {
         let stage = Stage()
         let (first, second) = (post(Self.value(of: 0), stage), post(Self.value(of: 1), stage))
@@ -292,7 +297,7 @@ struct JudgingTests {
         #expect(witnesses.map { $0.missing() } == [[second, newer], [newer]])
     }
 
-    @Test("R4: what waits for an exit has to arrive when that has come, never before, and not when it was taken back")
+    @Test("R4: an at-exit post must arrive after its poster has left, unless withdrawn, and never before")
     func atExit() {
         for (hasLeft, isWithdrawn) in [(false, false), (true, false), (true, true)] {
             let stage = Stage()
@@ -315,7 +320,7 @@ struct JudgingTests {
         }
     }
 
-    @Test("R5: who has an interval has to get the last of a name and object, and none behind a newer one")
+    @Test("R5: an observer with an interval must receive the last post of each key, and none behind a newer one")
     func intervals() {
         let stage = Stage()
         let (all, some) = (
@@ -344,7 +349,7 @@ struct JudgingTests {
         #expect(stage.world.violation?.rule == "R5")
     }
 
-    @Test("A4: more than two windows that lie unread are a violation, once the client has answered")
+    @Test("A4: more than two unread windows are a violation, once the client has answered")
     func windows() {
         let stage = Stage()
         stage.answer()
@@ -354,7 +359,7 @@ struct JudgingTests {
         #expect(stage.world.violation?.rule == "A4")
     }
 
-    @Test("A4: what has been read does not count")
+    @Test("A4: messages that the client has read do not count as unread")
     func reading() {
         let stage = Stage()
         stage.answer()
@@ -365,7 +370,7 @@ struct JudgingTests {
         #expect(stage.world.violation == nil)
     }
 
-    @Test("B6: who has never answered may be sent more, and is bound from when it has answered and has read")
+    @Test("B6: a client that never answered may be sent more, until it has answered and has read")
     func silent() {
         let stage = Stage()
         stage.notify(300)
@@ -376,7 +381,8 @@ struct JudgingTests {
         #expect(stage.world.violation?.rule == "A4")
     }
 
-    @Test("E7: where it is asked for, a process's clock goes on while it does something", arguments: [true, false])
+    @Test(
+        "E7: the clock of a simulated process advances during its work if that is requested", arguments: [true, false])
     func clock(isRunning: Bool) {
         let world = World(seed: 1)
         let process = LoopProcess(world, id: 1, name: "test")

@@ -27,7 +27,7 @@ struct OverloadTests {
         }
     }
 
-    @Test("S4: whoever loses by it is told while the rest of the flood still waits, and of each post once")
+    @Test("S4: losses are announced while the rest of the flood still waits, and each post once")
     func toldEarly() throws {
         let stage = Flooded()
         let observer = try #require(stage.observer.witness)
@@ -42,7 +42,7 @@ struct OverloadTests {
         #expect(stage.world.violation == nil)
     }
 
-    @Test("E3, S4: what was lost is told, too, when the service ends in order right then")
+    @Test("E3, S4: losses of a flood are announced even if the service ends cleanly at that moment")
     func toldAtTheEnd() throws {
         let stage = Flooded()
         let observer = try #require(stage.observer.witness)
@@ -56,7 +56,7 @@ struct OverloadTests {
         #expect(stage.world.violation == nil)
     }
 
-    @Test("E4, F1: of calls that are larger than what may wait one is served at a time; others are served beside it")
+    @Test("E4, F1: a single one of several calls above the waiting limit is served, and small calls meanwhile")
     func larger() throws {
         var manner = Bus.Manner()
         manner.maxOutgoingBytes = 1 << 30

@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// What the simulation knows of policy, and of what suspends clients, on cases of which the verdict is known.
-@Suite("Judging policy and suspension", .limited)
+@Suite("Verdicts about policy and suspension", .limited)
 struct PolicyJudgingTests {
     private static let sandboxed = Application(id: "org.example.App", isSandboxed: true)
     private static let free = Application(id: "org.example.App", isSandboxed: false)
@@ -24,7 +24,7 @@ struct PolicyJudgingTests {
         return file.allows(.post, name, to: subject, areSandboxesThere: true)
     }
 
-    @Test("P2, P3: own names, open names and lists are what docs/security.md says")
+    @Test("P2, P3: own names, open names and lists have the meaning of docs/security.md")
     func names() {
         let own = ["org.example.App", "org.example.App.Saved"]
         let others: [String?] = ["org.example", "org.example.AppStore", "org.example.app", nil]
@@ -42,7 +42,9 @@ struct PolicyJudgingTests {
         #expect(!Self.allows("com.example.A.B", Self.sandboxed, open: ["com.example.A"]))
     }
 
-    @Test("P2: an unidentified caller has the open names, unless it may be anybody", arguments: [true, false])
+    @Test(
+        "P2: an unidentified caller has the open names only, unless no sandbox exists or policy allows all",
+        arguments: [true, false])
     func unidentified(areSandboxesThere: Bool) {
         var file = PolicyFile(openNames: ["com.example.A"])
         func allows(_ name: String) -> Bool {
@@ -76,7 +78,7 @@ struct PolicyJudgingTests {
 
     private static let opened = PolicyFile(openNames: [Names.name(0)])
 
-    @Test("P3: while a policy changes nothing is certain, and then it is")
+    @Test("P3: verdicts are uncertain while a policy changes, and certain afterwards")
     func change() {
         let stage = Case()
         #expect(stage.verdict() == .refused)
@@ -94,7 +96,7 @@ struct PolicyJudgingTests {
         #expect(stage.verdict() == .allowed)
     }
 
-    @Test("P2: an answer that policy forbids is one", arguments: [true, false], [true, false])
+    @Test("P2: a result that contradicts the policy is a violation", arguments: [true, false], [true, false])
     func answers(isAllowed: Bool, isDone: Bool) {
         let stage = Case()
         if isAllowed { stage.policy.begin(with: Self.opened) }
@@ -108,7 +110,8 @@ struct PolicyJudgingTests {
         #expect(other.world.violation == nil)
     }
 
-    @Test("P2: an application in a sandbox is shown its own connections alone", arguments: [true, false])
+    @Test(
+        "P2: a list that shows foreign connections to a sandboxed application is a violation", arguments: [true, false])
     func visibility(isOwn: Bool) {
         let stage = Case()
         let other = UniqueName(rawValue: ":1.8")!
@@ -119,7 +122,7 @@ struct PolicyJudgingTests {
 
     // MARK: Suspension
 
-    @Test("A2, B3: others' words come before a client's own, and that before activity")
+    @Test("A2, B3: an override precedes the client's own call, which precedes activity")
     func order() {
         var outside = OutsideSuspension()
         func state(_ word: Bool?) -> Bool? { outside.isSuspended(word: word, at: 10_000_000, by: ":1.1") }
@@ -135,7 +138,7 @@ struct PolicyJudgingTests {
         #expect(state(nil) == true)
     }
 
-    @Test("A1: what was reported a moment ago, or to another service, suspends nobody for certain")
+    @Test("A1: a report of the last moment, or to another service, does not surely suspend a client")
     func reports() {
         var outside = OutsideSuspension()
         outside.note(.inactive, at: 0, by: ":1.1")

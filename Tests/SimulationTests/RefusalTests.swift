@@ -6,11 +6,11 @@ import Testing
 @testable import CarillonSimulation
 
 /// What the bus refused, and the service had no time to tell (E5, S4).
-@Suite("Refusals", .limited)
+@Suite("Messages that the bus refused", .limited)
 struct RefusalTests {
     private static let posts = 40
 
-    @Test("G4, G5, E5: who follows something is told of a change again when the bus had no room for the word")
+    @Test("G4, G5, E5: a change is announced again to a following client if the bus refused the signal")
     func followers() throws {
         let stage = Stage()
         let (bridge, other) = (stage.join(Plan.Role(followsBy: 10)), stage.join())
@@ -43,7 +43,7 @@ struct RefusalTests {
     }
 
     @Test(
-        "E5, S4: a service that ends before it could tell what the bus refused leaves that to the next",
+        "E5, S4: a loss that a service could not report before its end is reported by the next service",
         arguments: [true, false])
     func toldByTheNext(isKilled: Bool) throws {
         let stage = Stage()
@@ -77,7 +77,7 @@ struct RefusalTests {
         #expect(stage.world.violation == nil)
     }
 
-    @Test("D8: of a client that left while the bus refused to have it asked nothing is kept")
+    @Test("D8: no state is kept of a client that left while the bus refused its barriers")
     func refusedAndGone() throws {
         let stage = Stage()
         let (client, poster) = (stage.join(), stage.join())

@@ -19,7 +19,7 @@ struct SearchTests {
     }
 
     @Test(
-        "The seeds that once broke a rule break none",
+        "The seeds that once broke a rule break none now",
         .disabled(
             if: getenv("CARILLON_QUICK") != nil, "a debug build needs minutes for them; tools/simulate runs them, too"),
         arguments: 0..<parts)
@@ -37,45 +37,45 @@ struct SearchTests {
     /// So many that each is done within the limit of a test among all others.
     private static let parts = 8
 
-    @Test("Others, with all faults, break none either")
+    @Test("Other seeds, with all faults, break no rule")
     func faulty() throws {
         let result = try simulate("--runs", "4", "--first", "1", "--seconds", "8")
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("With a siege in each run, and a flood or accidents")
+    @Test("Runs with a siege, and a flood or accidents, break no rule")
     func hostile() throws {
         let result = try simulate("--runs", "2", "--first", "1001", "--seconds", "8", "--hostility", "2.5")
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("Without faults nothing is lost either")
+    @Test("Runs without faults break no rule and lose no notification")
     func faultless() throws {
         let result = try simulate("--runs", "4", "--first", "1", "--seconds", "8", "--faults", "0")
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("F2: with channels in each run")
+    @Test("F2: runs with channels break no rule")
     func channels() throws {
         let result = try simulate("--runs", "2", "--first", "2001", "--seconds", "8", "--channels", "2")
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("G3, G4, G5: with something from outside of the session in each run")
+    @Test("G3, G4, G5: runs with posts from outside the session break no rule")
     func outside() throws {
         let result = try simulate("--runs", "2", "--first", "3001", "--seconds", "8", "--outside", "2.5")
         #expect(result.exitCode == 0, "\(result)")
     }
 
     @Test(
-        "With one of the newer kinds of run each time",
+        "Runs with one of the newer kinds of events break no rule",
         arguments: ["batches", "policy", "probes", "expiry", "damage", "activity", "sessions", "moments"])
     func kinds(dial: String) throws {
         let result = try simulate("--runs", "1", "--first", "4001", "--seconds", "8", "--\(dial)", "2.5")
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("Without sieges, floods and channels, as the older seeds were found")
+    @Test("Runs without sieges, floods and channels, as for the older seeds, break no rule")
     func peaceful() throws {
         let result = try simulate(
             "--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0", "--channels", "0", "--batches", "0",
@@ -85,7 +85,7 @@ struct SearchTests {
     }
 
     /// A bus that loses notifications stands for the fault, as a service without faults has none to show.
-    @Test("A failure is told in few steps, and the command that is printed repeats it")
+    @Test("A failure is reduced to its necessary steps, and the printed command repeats it")
     func shortened() throws {
         let arguments = ["--seconds", "5", "--faults", "0", "--hostility", "0", "--sabotage", "lost-signals"]
         let found = try simulate(["--runs", "1", "--first", "7"] + arguments)
@@ -114,7 +114,7 @@ struct SearchTests {
         }
     }
 
-    @Test("A seed does the same in every process")
+    @Test("A seed has the same result in every process")
     func repeats() throws {
         let (first, second) = (
             try simulate("--seed", "7", "--seconds", "5"), try simulate("--seed", "7", "--seconds", "5")

@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// The verdicts of the simulation about other sessions, on cases of which they are known.
-@Suite("Judging other sessions", .limited)
+@Suite("Verdicts about other sessions", .limited)
 struct SessionJudgingTests {
     private static let user: UInt32 = 4_000_001
 
@@ -45,7 +45,7 @@ struct SessionJudgingTests {
         }
     }
 
-    @Test("G1: what goes there and comes from there breaks no rule")
+    @Test("G1: the allowed exchange with another session breaks no rule")
     func both() {
         let machine = Machine()
         machine.poster.observe(
@@ -61,7 +61,7 @@ struct SessionJudgingTests {
         #expect(machine.poster.witness?.missing() == [])
     }
 
-    @Test("R8: a value that is another one there is found", arguments: [false, true])
+    @Test("R8: a value that differs in another session is a violation", arguments: [false, true])
     func values(isLost: Bool) {
         let machine = Machine()
         func keep() {
@@ -79,7 +79,7 @@ struct SessionJudgingTests {
         #expect(machine.world.violation?.rule == (isLost ? "R8" : nil))
     }
 
-    @Test("G1: what the bus loses on its way there is found")
+    @Test("G1: a notification that the bus loses in transit to another session is a violation")
     func lost() {
         let machine = Machine()
         machine.export(1)
@@ -88,7 +88,7 @@ struct SessionJudgingTests {
         #expect(machine.world.violation?.rule == "G1")
     }
 
-    @Test("G1: a session that is not there in the calm is found")
+    @Test("G1: a session that is still absent when faults have ended is a violation")
     func absent() {
         let machine = Machine()
         machine.neighborhood.carryOut(.unreachable(true))
@@ -98,7 +98,7 @@ struct SessionJudgingTests {
         #expect(machine.world.violation?.rule == "convergence")
     }
 
-    @Test("G1: names that a user may send are those of the configuration", arguments: [0, 1])
+    @Test("G1: a notification from a user outside the configured names is a violation", arguments: [0, 1])
     func names(name: Int) {
         let ledger = Ledger(World(seed: 1))
         var policy = PolicyFile()
@@ -111,7 +111,7 @@ struct SessionJudgingTests {
         #expect(ledger.world.violation?.rule == (name == 0 ? nil : "G1"))
     }
 
-    @Test("G1: a user of whom more arrives than is taken in a time is found", arguments: [2512, 2514])
+    @Test("G1: more arrivals from a user than the rate limit accepts are a violation", arguments: [2512, 2514])
     func flood(count: Int) {
         let ledger = Ledger(World(seed: 1))
         ledger.imports.noteStay()

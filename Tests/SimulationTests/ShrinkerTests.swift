@@ -5,12 +5,12 @@ import Testing
 @testable import CarillonSimulation
 
 /// The way from a failure with hundreds of steps to one that a person can read, with judges whose answers are known.
-@Suite("Shortening", .limited)
+@Suite("Reduction of failing runs", .limited)
 struct ShrinkerTests {
     private let steps = Array(0..<400)
 
     @Test(
-        "Of those that fail together the needed ones are left, in their order",
+        "The necessary steps of a failure are kept, in their order",
         arguments: [[7], [3, 150, 399], [0, 1]])
     func needed(wanted: [Int]) {
         let result = Shrinker().shrink(steps) { candidate in wanted.allSatisfy(candidate.contains) }
@@ -19,14 +19,14 @@ struct ShrinkerTests {
         #expect(result.tries < 120, "by halves, and not one by one: \(result.tries)")
     }
 
-    @Test("Where any of several would do, one is left")
+    @Test("The shrinker keeps one of several steps that each suffice")
     func alternatives() {
         let result = Shrinker().shrink(steps) { $0.contains { $0.isMultiple(of: 50) } }
         #expect(result.kept.count == 1)
         #expect(result.isShortest)
     }
 
-    @Test("Steps that fail only together all stay, whatever is tried")
+    @Test("Steps that fail only together are all kept")
     func whole() {
         let few = Array(0..<12)
         let result = Shrinker().shrink(few) { $0 == few }
@@ -34,7 +34,7 @@ struct ShrinkerTests {
         #expect(result.isShortest)
     }
 
-    @Test("It ends when it has tried as much as it may, and says that more could go")
+    @Test("The reduction ends after its maximum of tries and reports that more steps could go")
     func bounded() {
         var tries = 0
         let result = Shrinker(maxTries: 10).shrink(steps) { candidate in
@@ -47,7 +47,7 @@ struct ShrinkerTests {
         #expect(result.kept.count < steps.count)
     }
 
-    @Test("What fails without any step is told with none")
+    @Test("A failure that needs no step is reduced to none")
     func nothingNeeded() {
         let result = Shrinker().shrink(steps) { _ in true }
         #expect(result.kept.isEmpty)

@@ -9,7 +9,7 @@ import Testing
 @testable import CarillonSimulation
 
 /// The model of a stream socket does what the kernel does with a pair of them, but for how much fits in.
-@Suite("The model of a stream socket", .limited)
+@Suite("Model of a stream socket", .limited)
 struct StreamModelTests {
     /// What both can do.
     private protocol End {
@@ -78,7 +78,7 @@ struct StreamModelTests {
         }
     }
 
-    @Test("What comes of any sequence of calls is what comes of it with the kernel's")
+    @Test("Any sequence of calls has the same results as on a stream socket of the kernel")
     func sameAsKernel() throws {
         var random = Random(seed: 7)
         for round in 0..<2000 {
@@ -128,7 +128,7 @@ struct StreamModelTests {
         }
     }
 
-    @Test("It takes what there is room for, cut at any byte, and asks for more when most has been read")
+    @Test("A stream accepts the bytes that fit, and is writable again when most of them were read")
     func bounded() {
         let stream = Stream(toService: 100, toClient: 40)
         let (service, client) = (Modelled(end: stream.service), Modelled(end: stream.client))
@@ -142,7 +142,7 @@ struct StreamModelTests {
         #expect(service.write([UInt8](repeating: 1, count: 41)) == "40")
     }
 
-    @Test("A descriptor that nobody takes, or that nobody can have any more, ends the stream")
+    @Test("A stream ends when its other descriptor is lost, and a descriptor can be taken only once")
     func lostDescriptor() throws {
         let world = World(seed: 1)
         let streams = Streams(world)

@@ -21,19 +21,19 @@ struct LimitTests {
         return why.withLock { $0 }
     }
 
-    @Test("A test that awaits in vain is told so, and cancelled")
+    @Test("A test that awaits without progress is reported and cancelled")
     func awaiting() async throws {
         let why = try await Self.run { try? await Task.sleep(for: .seconds(1000)) }
         #expect(why?.contains("awaits something, without progress") == true, "\(why ?? "nothing")")
     }
 
-    @Test("So is one whose thread blocks")
+    @Test("A test whose thread blocks is reported and cancelled")
     func blocking() async throws {
         let why = try await Self.run { while !Task.isCancelled { blockForSeconds(3) } }
         #expect(why?.contains("blocks, without progress") == true, "\(why ?? "nothing")")
     }
 
-    @Test("So is a loop without an end, and its part and step are named")
+    @Test("A test in an endless loop is reported with its part and step, and cancelled")
     func turning() async throws {
         let why = try await Self.run {
             RunningTest.part("a part") { begin in
@@ -45,7 +45,7 @@ struct LimitTests {
         #expect(why?.hasSuffix("in a part, step 7") == true, "\(why ?? "nothing")")
     }
 
-    @Test("So is one that goes on for ever, by the time that all of it may take")
+    @Test("A test that goes on beyond the limit of its whole time is reported and cancelled")
     func endless() async throws {
         var limits = quick
         limits.whole = .milliseconds(900)
@@ -55,7 +55,7 @@ struct LimitTests {
         #expect(why?.contains("hangs: it goes on for") == true, "\(why ?? "nothing")")
     }
 
-    @Test("Processor time counts, not the time in which others have the processor; each part has it anew")
+    @Test("The limit counts processor time, not elapsed time, and begins anew for each part")
     func parts() async throws {
         var limits = quick
         // Others may have all processors for longer than a moment.
@@ -71,7 +71,7 @@ struct LimitTests {
         #expect(why == nil)
     }
 
-    @Test("A test that cancels itself, as it can't run here, does not hang")
+    @Test("A test that cancels itself does not count as hanging")
     func cancelled() async throws {
         let why = try await Self.run {
             withUnsafeCurrentTask { $0?.cancel() }
@@ -92,12 +92,12 @@ struct LimitTests {
         #expect(event.withLock { $0 } == 1)
     }
 
-    @Test("What a test throws is thrown")
+    @Test("An error that a test throws is rethrown")
     func thrown() async {
         await #expect(throws: CancellationError.self) { _ = try await Self.run { throw CancellationError() } }
     }
 
-    @Test("Each of many tests has a place in the end, and so many run at once")
+    @Test("All of many tests end, and at most as many run at once as there are slots")
     func places() async throws {
         let (counts, tests) = (Counts(), RunningTests(places: 4))
         await withTaskGroup(of: Void.self) { group in
@@ -116,7 +116,7 @@ struct LimitTests {
         #expect(await counts.most <= 4)
     }
 
-    @Test("Tests that hang leave the others their time; when only such are left the process ends, and names them")
+    @Test("Tests that hang do not stop others; when only such are left, the process ends and names them")
     func hanging() async throws {
         let result = await #expect(processExitsWith: .signal(SIGTRAP), observing: [\.standardErrorContent]) {
             await hangBesideAnother()
@@ -131,7 +131,7 @@ struct LimitTests {
         #expect(!message.contains("test 3 hangs"))
     }
 
-    @Test("One that awaits, without a thread, ends the process as well")
+    @Test("A remaining test that awaits, without a thread, ends the process")
     func neverResumed() async throws {
         let result = await #expect(processExitsWith: .signal(SIGABRT), observing: [\.standardErrorContent]) {
             await awaitForEver()
@@ -140,7 +140,7 @@ struct LimitTests {
         #expect(message.contains("Not ended: a test hangs: it awaits"), "\(message)")
     }
 
-    @Test("So does one whose tasks hold all threads of the pool")
+    @Test("A remaining test whose tasks hold all threads of the pool ends the process")
     func poolHeld() async throws {
         let result = await #expect(processExitsWith: .signal(SIGABRT), observing: [\.standardErrorContent]) {
             await holdThePool()
@@ -149,7 +149,7 @@ struct LimitTests {
         #expect(message.contains("Not ended: a test hangs: it awaits"), "\(message)")
     }
 
-    @Test("Ended by SIGTERM, the process says which tests ran, and ends by it")
+    @Test("A process that gets SIGTERM names its running tests, and ends by that signal")
     func terminated() async throws {
         let result = await #expect(processExitsWith: .signal(SIGTERM), observing: [\.standardErrorContent]) {
             await beTerminated()

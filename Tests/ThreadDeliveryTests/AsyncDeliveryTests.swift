@@ -5,7 +5,7 @@ import CarillonTestSupport
 import CarillonThreadDelivery
 import Testing
 
-@Suite("T1, T2: what asynchronous functions of observers are called with", .limited)
+@Suite("T1, T2: delivery to asynchronous functions of observers", .limited)
 struct AsyncDeliveryTests {
     private final class Numbers: Sendable {
         private let numbers = Locked<[Int]>([])
@@ -35,7 +35,7 @@ struct AsyncDeliveryTests {
         return delivery
     }
 
-    @Test("T1: one after the other, in their order, whatever each waits for")
+    @Test("T1: asynchronous deliveries run one after the other, in order, even if they suspend")
     func order() async {
         let delivery = AsyncDelivery()
         for number in 0..<1_000 {
@@ -51,7 +51,7 @@ struct AsyncDeliveryTests {
         #expect(ran.all == (0..<1_000).flatMap { [$0, -$0] })
     }
 
-    @Test("T2: over the bound the oldest go and are counted", arguments: [true, false])
+    @Test("T2: deliveries beyond the bound displace the oldest, which are counted as lost", arguments: [true, false])
     func bounds(byBytes: Bool) async {
         let delivery = await standing(
             byBytes ? .init(count: .max, byteCount: 1_000) : .init(count: 10, byteCount: .max))
@@ -68,7 +68,7 @@ struct AsyncDeliveryTests {
         #expect(ran.all == [0] + Array(16...25))
     }
 
-    @Test("With the observer ends what waits; what runs goes on to its end, and nothing counts as lost")
+    @Test("Waiting deliveries end with the observer; a running one finishes, and none counts as lost")
     func ended() async {
         let delivery = await standing()
         var lost = 0
@@ -82,7 +82,7 @@ struct AsyncDeliveryTests {
         #expect(ran.all == [0])
     }
 
-    @Test("What is dropped ends with no lock held: it may use the queue")
+    @Test("A dropped delivery is released without a lock, and may use the queue")
     func dropped() async {
         final class Mark: Sendable {
             let atEnd: @Sendable () -> Void

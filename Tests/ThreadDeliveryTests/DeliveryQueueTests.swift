@@ -26,7 +26,7 @@ struct DeliveryQueueTests {
         return DeliveryQueue(limits: limits, clock: { 0 }, wake: wake, wakeAfterOthers: wake)
     }
 
-    @Test("T1: one wake-up for a batch, and all of it in its order")
+    @Test("T1: a single wake-up is enough for a batch, which runs in order")
     func batch() {
         let probe = Probe()
         let queue = queue(probe)
@@ -42,7 +42,7 @@ struct DeliveryQueueTests {
         #expect(probe.wakes.load(ordering: .relaxed) == 3)
     }
 
-    @Test("T1: what is appended while the queue drains runs in the same pass")
+    @Test("T1: deliveries appended while the queue drains run in the same pass")
     func appendedMeanwhile() {
         let probe = Probe()
         let queue = queue(probe)
@@ -51,7 +51,7 @@ struct DeliveryQueueTests {
         #expect(probe.numbers == [2])
     }
 
-    @Test("T1: a nested drain goes on with the next, and the outer with what is left")
+    @Test("T1: a nested drain continues with the next delivery, and the outer drain with the rest")
     func nested() {
         let probe = Probe()
         let queue = queue(probe)
@@ -69,7 +69,7 @@ struct DeliveryQueueTests {
         #expect(probe.numbers == [1, 2, 3, 10, 4])
     }
 
-    @Test("T1: what comes while the last item runs wakes the target: a nested loop waits for it")
+    @Test("T1: a delivery appended during the last one wakes the target, for a nested loop that waits")
     func wakesNestedLoop() {
         let probe = Probe()
         let queue = queue(probe)
@@ -81,7 +81,7 @@ struct DeliveryQueueTests {
         queue.drain()
     }
 
-    @Test("T1: a drain that may not go on keeps the rest and has the target woken again")
+    @Test("T1: a drain that has to stop keeps the rest and wakes the target again")
     func notAllowed() {
         let probe = Probe()
         let queue = queue(probe)
@@ -94,7 +94,7 @@ struct DeliveryQueueTests {
         #expect(probe.numbers == [1, 2, 3])
     }
 
-    @Test("T1: an endless stream gives the target's other work its turn, after a time and not after a number")
+    @Test("T1: an endless stream yields to the target's other work after a time, not after a number")
     func fairness() {
         let others = Atomic(0)
         let ran = Atomic(0)
@@ -115,7 +115,7 @@ struct DeliveryQueueTests {
         queue.close()
     }
 
-    @Test("T1: what takes longer than the share runs, one in each turn")
+    @Test("T1: each pass runs a single delivery that takes longer than the time share")
     func longItems() {
         let others = Atomic(0)
         let now = Atomic<Int64>(0)
@@ -135,7 +135,7 @@ struct DeliveryQueueTests {
         #expect(others.load(ordering: .relaxed) == 2)
     }
 
-    @Test("T2: what is larger than the bound goes itself, and takes nobody's place")
+    @Test("T2: a delivery larger than the bound is lost itself and displaces no other")
     func largerThanTheBound() {
         let probe = Probe()
         let queue = queue(probe, .init(count: .max, byteCount: 1_000))
@@ -147,7 +147,7 @@ struct DeliveryQueueTests {
         #expect(queue.lost == 1)
     }
 
-    @Test("T2: over the bound the oldest go and are counted", arguments: [true, false])
+    @Test("T2: deliveries beyond the bound displace the oldest, which are counted as lost", arguments: [true, false])
     func bounds(byBytes: Bool) {
         let probe = Probe()
         let queue = queue(
@@ -161,7 +161,7 @@ struct DeliveryQueueTests {
         #expect(probe.numbers == Array(16...25))
     }
 
-    @Test("T2: a closed queue drops and counts what waits and what comes, and wakes nobody")
+    @Test("T2: a closed queue drops and counts waiting and new deliveries, and wakes no target")
     func closed() {
         let probe = Probe()
         let queue = queue(probe)
@@ -175,7 +175,7 @@ struct DeliveryQueueTests {
         #expect(probe.wakes.load(ordering: .relaxed) == 1)
     }
 
-    @Test("T1: nothing is lost when many threads append at once, and each one's order is kept")
+    @Test("T1: no delivery is lost when many threads append at once, and the order of each thread is kept")
     func manyThreads() async throws {
         let doorbell = Doorbell()
         let queue = DeliveryQueue { doorbell.ring() }

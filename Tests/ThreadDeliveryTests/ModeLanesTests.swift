@@ -4,12 +4,12 @@ import CarillonTestLimits
 import CarillonThreadDelivery
 import Testing
 
-@Suite("T1: one order for several modes", .limited)
+@Suite("T1: order across several modes", .limited)
 struct ModeLanesTests {
     private let context = MainContext()
     private var modes: ContextModes { ContextModes(of: context) }
 
-    @Test("The next is the first that the mode allows; the others keep their places")
+    @Test("The next item is the first that the mode allows, and the other items keep their positions")
     func order() {
         var lanes = ModeLanes<Int>()
         let own = ModeSet.of(["own"])
@@ -27,7 +27,7 @@ struct ModeLanesTests {
         #expect(lanes.isEmpty)
     }
 
-    @Test("A limit leaves what came after it")
+    @Test("A limit excludes the items appended behind it")
     func limit() {
         var lanes = ModeLanes<Int>()
         lanes.append(1, in: .ofDefault)
@@ -39,7 +39,7 @@ struct ModeLanesTests {
         #expect(isLeft)
     }
 
-    @Test("Sets of modes in which nothing waits leave nothing behind")
+    @Test("Sets of modes without waiting items leave no lanes behind")
     func unusedModes() {
         var lanes = ModeLanes<Int>()
         for number in 0..<1_000 {
@@ -53,7 +53,7 @@ struct ModeLanesTests {
         #expect(lanes.removeAll() == [500] && lanes.laneCount == 0)
     }
 
-    @Test("Equal sets of modes are one object, as long as somebody holds it")
+    @Test("Equal sets of modes are one object while the object is held")
     func modeSets() {
         let set = ModeSet.of(["a", "b"])
         #expect(ModeSet.of(["b", "a"]) === set)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonThreadDelivery
 
-@Suite("C7, T2: what waits for the reader of a sequence", .limited)
+@Suite("C7, T2: the buffer for the reader of a sequence", .limited)
 struct ReaderBufferTests {
     private typealias Buffer = ReaderBuffer<Int>
 
@@ -16,7 +16,7 @@ struct ReaderBufferTests {
         func add() { count.withLock { $0 += 1 } }
     }
 
-    @Test("It is read in order; beyond the bounds the oldest go, and the newest stays, however large it is")
+    @Test("A buffer is read in order; beyond its bounds the oldest are lost, and the newest is kept, of any size")
     func bounds() async {
         let buffer = Buffer(count: 3)
         let reader = Buffer.Reader(buffer)
@@ -32,7 +32,7 @@ struct ReaderBufferTests {
         #expect(least.append(1, byteCount: 0) == 0)
     }
 
-    @Test("A reader that waits gets the next element, and nothing when the source has gone")
+    @Test("A waiting reader gets the next element, and nil after the source has ended")
     func waiting() async {
         let buffer = Buffer(count: 3)
         let reader = Buffer.Reader(buffer)
@@ -48,7 +48,7 @@ struct ReaderBufferTests {
         #expect(await reader.next(isolation: nil) == nil)
     }
 
-    @Test("A cancelled task gets nothing more, and the source is told once")
+    @Test("A cancelled task gets no more elements, and the source is informed once")
     func cancelled() async {
         let buffer = Buffer(count: 3)
         let reader = Buffer.Reader(buffer)
@@ -73,7 +73,7 @@ struct ReaderBufferTests {
         #expect(await late.value == nil)
     }
 
-    @Test("With the reader ends what waits for it")
+    @Test("The waiting elements are released when the reader ends")
     func gone() {
         let buffer = ReaderBuffer<Counter>(count: 3)
         let ends = Counter()
@@ -91,7 +91,7 @@ struct ReaderBufferTests {
         #expect(waiting == nil && ends.value == 1)
     }
 
-    @Test("Several threads and readers: each element is read once, those of a thread in order")
+    @Test("With several threads and readers, each element is read once, and those of a thread in order")
     func threads() async {
         let buffer = ReaderBuffer<(thread: Int, number: Int)>(count: 1_000_000)
         let reader = ReaderBuffer<(thread: Int, number: Int)>.Reader(buffer)

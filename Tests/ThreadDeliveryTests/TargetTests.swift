@@ -7,9 +7,9 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("Where observers run", .limited)
+@Suite("Delivery targets of observers", .limited)
 struct TargetTests {
-    @Test("An operation queue that runs several at once runs one delivery at a time, in order")
+    @Test("An operation queue with several concurrent operations runs one delivery at a time, in order")
     func operationQueue() throws {
         let operations = OperationQueue()
         operations.maxConcurrentOperationCount = 4
@@ -34,7 +34,7 @@ struct TargetTests {
         #expect(most.load(ordering: .relaxed) == 1)
     }
 
-    @Test("Observers of one operation queue share a target; that of the main queue is the main thread's")
+    @Test("Observers of one operation queue share a target; the main queue's target is the main thread's")
     func sharedTargets() {
         let (one, other) = (OperationQueue(), OperationQueue())
         var targets = OperationQueueTargets()
@@ -44,7 +44,7 @@ struct TargetTests {
         #expect(targets.target(for: .main) as AnyObject === MainThreadTarget.shared)
     }
 
-    @Test("A target holds its operation queue, and is forgotten with the last observer")
+    @Test("A target holds its operation queue, and is released with the last observer")
     func operationQueueLife() {
         weak var watched: OperationQueue?
         var targets = OperationQueueTargets()
@@ -59,7 +59,7 @@ struct TargetTests {
         #expect(watched == nil)
     }
 
-    @Test("A thread of its own runs what it is given in order, starts with the first, and ends with the target")
+    @Test("A thread target runs deliveries in order, starts with the first, and ends with the target")
     func ownThread() throws {
         final class Mark: Sendable {
             let ended: Doorbell
@@ -86,7 +86,7 @@ struct TargetTests {
         try ended.wait("the end of the thread")
     }
 
-    @Test("A context that is gone takes nothing, says so, and counts it")
+    @Test("An ended context accepts no delivery, reports that, and counts the loss")
     func endedContext() {
         let before = ContextDelivery.lost.load(ordering: .relaxed)
         var context: MainContext? = MainContext()
@@ -103,7 +103,7 @@ struct TargetTests {
         #expect(ContextDelivery.lost.load(ordering: .relaxed) >= before + 2)
     }
 
-    @Test("An observation ends once: when it is cancelled, or when it goes away")
+    @Test("An observation ends once, by cancellation or by release")
     func observation() {
         let ends = Atomic(0)
         var observation: Observation? = Observation { ends.add(1, ordering: .relaxed) }

@@ -15,24 +15,25 @@ import Testing
 /// runs ten thousand new ones, and `CARILLON_SEED=` a seed that was printed, with `CARILLON_SEEDS=1`, that one again.
 ///
 /// With `CARILLON_QUICK` each test runs a few of its sequences, and the tests of the test itself are left out.
-@Suite("Model", .limited)
+@Suite("Comparison of the center with a model of its rules", .limited)
 struct ModelTests {
     /// Steps in a sequence.
     static let length = 200
     /// Sequences of one call of a test.
     static let sequences: UInt64 = isQuick ? 3 : 100
 
-    @Test("D2-D8, S1-S5, A4, E1: the center does what a plain model of the rules does", arguments: 0..<20)
+    @Test(
+        "D2-D8, S1-S5, A4, E1: the center behaves like a simple model of the rules, for fixed seeds", arguments: 0..<20)
     func fixedSeeds(_ group: UInt64) {
         check(seeds: group * 100..<group * 100 + Self.sequences) { _ in false }
     }
 
-    @Test("E3: so it does with restarts of the service in between", arguments: 0..<2)
+    @Test("E3: the center behaves like the model in sequences with restarts of the service", arguments: 0..<2)
     func restarts(_ group: UInt64) {
         check(seeds: group * 100..<group * 100 + Self.sequences) { _ in true }
     }
 
-    @Test("D2-D8, S1-S5, A4, E1, E3: so it does with seeds that no run had before")
+    @Test("D2-D8, S1-S5, A4, E1, E3: the center behaves like the model for new random seeds")
     func randomSeeds() {
         let first = number("CARILLON_SEED") ?? UInt64.random(in: 0..<UInt64.max / 2)
         let count = number("CARILLON_SEEDS") ?? Self.sequences
@@ -70,7 +71,8 @@ struct ModelTests {
 
     // MARK: The test itself
 
-    @Test("The random sequences reach what they are to reach", .disabled(if: isQuick, "it tests the test"))
+    @Test(
+        "The random sequences produce every kind of outcome often enough", .disabled(if: isQuick, "it tests the test"))
     func coverage() {
         var counts: [String: Int] = [:]
         for seed in 0..<150 {

@@ -57,7 +57,7 @@ struct DesktopTests {
     }
 
     @Test(
-        "A1: a window that loses the focus stops its program from receiving; with the focus it receives what its behaviors say",
+        "A1: a program without the focus is suspended, and with the focus it receives according to its behaviors",
         arguments: Kind.allCases, BusKind.available)
     func behaviors(kind: Kind, busKind: BusKind) throws {
         let scene = try Scene(kind.makeDesktop, busKind: busKind)
@@ -94,7 +94,7 @@ struct DesktopTests {
     }
 
     @Test(
-        "A2: a program that closed its window goes on receiving; with a new one it is followed again",
+        "A2: a program that closes its window is resumed, and with a new window it is followed again",
         arguments: Kind.allCases)
     func closing(kind: Kind) throws {
         let scene = try Scene(kind.makeDesktop)
@@ -113,7 +113,9 @@ struct DesktopTests {
         try scene.b.expectLine("resumed none")
     }
 
-    @Test("S5: rapid switching loses nothing, repeats nothing, and ends where it ends", arguments: Kind.allCases)
+    @Test(
+        "S5: rapid switching of windows causes no loss or duplicate, and the last switch decides",
+        arguments: Kind.allCases)
     func rapid(kind: Kind) throws {
         let scene = try Scene(kind.makeDesktop)
         var number: Int64 = 0
@@ -138,7 +140,7 @@ struct DesktopTests {
     }
 
     @Test(
-        "A2: SetSuspended, FollowActivity, a registration option, and programs without a window",
+        "A2: SetSuspended, disabled automatic suspension or a missing window takes precedence over activity",
         arguments: Kind.allCases)
     func exceptions(kind: Kind) throws {
         let scene = try Scene(kind.makeDesktop)
@@ -160,7 +162,9 @@ struct DesktopTests {
         #expect(try scene.client.suspension(of: daemon.name) == "resumed none")
     }
 
-    @Test("E3, A2: a new service takes everybody for active: what was held comes, once", arguments: Kind.allCases)
+    @Test(
+        "E3, A2: a restarted service counts all clients as active and delivers held notifications once",
+        arguments: Kind.allCases)
     func restart(kind: Kind) throws {
         let scene = try Scene(kind.makeDesktop)
         try scene.post("hold", 1)
@@ -179,7 +183,7 @@ struct DesktopTests {
         #expect(next.isRunning)
     }
 
-    @Test("A2: the configuration turns it off and on while it runs", arguments: Kind.allCases)
+    @Test("A2: the configuration switches automatic suspension off and on at run time", arguments: Kind.allCases)
     func configuration(kind: Kind) throws {
         let scene = try Scene(kind.makeDesktop)
         try scene.post("hold", 1)
@@ -204,7 +208,7 @@ struct DesktopTests {
 /// What only an X session has.
 @Suite("A3: X11", .serialized, .limited)
 struct X11DesktopTests {
-    @Test("A2: when the window manager is killed everybody receives; the next one is followed")
+    @Test("A2: a kill of the window manager resumes suspended clients, and the next window manager is followed")
     func windowManager() throws {
         let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
         let desktop = try #require(scene.desktop as? X11Desktop)
@@ -226,7 +230,7 @@ struct X11DesktopTests {
         try scene.a.expectLine("suspended activity")
     }
 
-    @Test("A3: the X server is killed: the service lives on, and follows the next one")
+    @Test("A3: the service survives a kill of the X server and follows the next one")
     func server() throws {
         let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
         let desktop = try #require(scene.desktop as? X11Desktop)
@@ -267,7 +271,7 @@ struct X11DesktopTests {
         #expect(try service.terminate() == .exited(0))
     }
 
-    @Test("A3: with a server that never answers the service still ends when it is told to")
+    @Test("A3: a service whose X server never responds still exits on SIGTERM")
     func endsBesideAStoppedServer() throws {
         let bus = try PrivateBus()
         let desktop = try X11Desktop(on: bus, withManager: false)
@@ -277,7 +281,7 @@ struct X11DesktopTests {
     }
 
     @Test(
-        "A3: no X server, or none that this service can use, is no reason not to serve",
+        "A3: a missing or unusable X server does not prevent the service from delivering",
         arguments: [
             (":4711", "x11", "lost"), (":", "x11", "lost"), ("elsewhere.example:0", "none", "off"),
             ("rubbish", "none", "off"),
@@ -295,7 +299,7 @@ struct X11DesktopTests {
     }
 
     @Test(
-        "A3: a service that the bus started before the desktop told it anything learns of it from a program with a window, the cookie too"
+        "A3: a service started before the desktop gets the display and its cookie from a program with a window"
     )
     func lateEnvironment() throws {
         let bus = try PrivateBus(activations: [try .service()])
@@ -311,7 +315,7 @@ struct X11DesktopTests {
         try a.expectLine("suspended activity")
     }
 
-    @Test("A2: what runs in a terminal receives, whatever window is active")
+    @Test("A2: a program in a terminal is not suspended while another window is active")
     func terminal() throws {
         try DesktopSupport.require(["xterm"])
         let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
@@ -337,7 +341,7 @@ struct X11DesktopTests {
         #expect(try scene.client.suspension(of: observer) == "resumed none", scene.transcript)
     }
 
-    @Test("A3: no wake-ups while nothing happens on the desktop")
+    @Test("A3: the service has no wake-ups while the desktop is idle")
     func asleep() throws {
         let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
         let desktop = try #require(scene.desktop as? X11Desktop)
@@ -359,7 +363,7 @@ struct X11DesktopTests {
 /// What only sway has.
 @Suite("A3: sway", .serialized, .limited)
 struct SwayDesktopTests {
-    @Test("A1: on an empty workspace nobody is active; back on the other one, the window that was is")
+    @Test("A1: no application is active on an empty workspace, and a return activates the previous window's again")
     func emptyWorkspace() throws {
         let scene = try DesktopTests.Scene { try SwayDesktop(on: $0) }
         let desktop = try #require(scene.desktop as? SwayDesktop)
@@ -371,7 +375,7 @@ struct SwayDesktopTests {
     }
 
     @Test(
-        "A3: the same compositor by wlr-foreign-toplevel, which tells no processes: by the bus name that an application owns"
+        "A3: the source wlr-foreign-toplevel, which reports no processes, finds applications by their bus names"
     )
     func foreignToplevel() throws {
         let bus = try PrivateBus()
@@ -402,7 +406,7 @@ struct SwayDesktopTests {
         try client.waitForActivity("lost")
     }
 
-    @Test("A2: when the compositor is killed, everybody receives")
+    @Test("A2: after a kill of the compositor, the service runs on and delivers to a client without a window")
     func killed() throws {
         let scene = try DesktopTests.Scene { try SwayDesktop(on: $0) }
         let desktop = try #require(scene.desktop as? SwayDesktop)

@@ -6,7 +6,7 @@ import Foundation
 import Testing
 
 /// The examples that say by themselves whether they are active, built as their first lines say, on an X server.
-@Suite("A2: examples of an application's own word", .serialized, .limited)
+@Suite("A2: examples that report their own activity", .serialized, .limited)
 struct ExampleTests {
     enum Example: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case pythonGTK = "python-gtk"
@@ -52,7 +52,7 @@ struct ExampleTests {
     }
 
     @Test(
-        "Its own word suspends it, on a desktop that tells nothing; with --automatic the desktop's does",
+        "An example suspends itself on a desktop without a source, and follows activity with --automatic",
         arguments: Example.allCases)
     func ownWord(example: Example) async throws {
         let (bus, desktop) = try DesktopSupport.x11()

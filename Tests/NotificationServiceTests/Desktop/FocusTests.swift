@@ -8,7 +8,7 @@ import Foundation
 import Testing
 
 /// Who can be active, and who is when no window has the focus (docs/activity.md), on real desktops.
-@Suite("A1, A2: windows, and no window", .serialized, .limited)
+@Suite("A1, A2: windows that decide the activity of applications", .serialized, .limited)
 struct FocusTests {
     typealias Scene = DesktopTests.Scene
 
@@ -18,7 +18,7 @@ struct FocusTests {
         }
     }
 
-    @Test("A2: a panel is never suspended, though it had the focus; who has another window beside it is not either")
+    @Test("A2: an application that has only a panel is not suspended when its panel has lost the focus")
     func dock() throws {
         let scene = try Scene { try X11Desktop(on: $0) }
         let panel = try WindowProgram("Panel", on: scene.desktop, control: scene.client, arguments: ["--dock"])
@@ -32,7 +32,7 @@ struct FocusTests {
         #expect(try scene.client.suspension(of: panel.name) == "resumed none", scene.transcript)
     }
 
-    @Test("A1: an application stays active while a dialog of its window is, which another process shows")
+    @Test("A1: an application remains active while another process shows an active dialog for its window")
     func transient() throws {
         let scene = try Scene { try X11Desktop(on: $0) }
         let found = try Command.run(
@@ -54,7 +54,7 @@ struct FocusTests {
     }
 
     @Test(
-        "A1: an empty workspace has no active application; a container has that of its window",
+        "A1: an empty workspace has no active application, and a focused container has that of its window",
         arguments: ["i3", "sway"])
     func containers(kind: String) throws {
         let scene = try Scene { bus -> any Desktop in
@@ -84,7 +84,7 @@ struct FocusTests {
     }
 
     @Test(
-        "A1: with the screen locked no application is active; unlocked it is the one that has the focus",
+        "A1: no application is active while the screen is locked, and the focused one is active after unlocking",
         arguments: [true, false])
     func swayLock(byProcess: Bool) throws {
         try DesktopSupport.require(["swaylock"])
@@ -115,7 +115,7 @@ struct FocusTests {
         try a.expectLine("resumed activity")
     }
 
-    @Test("A1: a screen saver that says so locks the screen, and nobody else does")
+    @Test("A1: only the owner of the screen saver's bus name can report that the screen is locked")
     func screenSaver() throws {
         let scene = try Scene { try X11Desktop(on: $0) }
         let saver = try Client(on: scene.bus)
@@ -152,7 +152,7 @@ struct FocusTests {
         try expect(scene, scene.a, "resumed activity")
     }
 
-    @Test("A1, D1: the client whose call has the bus start the service is followed, and its session learned from it")
+    @Test("A1, D1: the client whose call activates the service is followed, and provides the session's display")
     func firstCall() throws {
         let bus = try PrivateBus(activations: [try .service()])
         let desktop = try X11Desktop(on: bus, cookie: true)
@@ -167,7 +167,7 @@ struct FocusTests {
         #expect(try client.property(.activitySource) == "x11")
     }
 
-    @Test("A2: a sway that answers no more is noticed, everybody receives, and it is followed again when it answers")
+    @Test("A2: a sway that does not respond is detected, suspended clients resume, and sway is followed again later")
     func stuckSway() throws {
         let scene = try Scene { try SwayDesktop(on: $0) }
         let desktop = try #require(scene.desktop as? SwayDesktop)

@@ -6,7 +6,7 @@ import Foundation
 import Testing
 
 /// `inactive-when=hidden`: who can be seen is active, with the focus or without, on real desktops.
-@Suite("A1: inactive when hidden", .serialized, .limited)
+@Suite("A1: applications that are inactive when hidden", .serialized, .limited)
 struct HiddenTests {
     enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case openbox, i3, sway
@@ -86,7 +86,9 @@ struct HiddenTests {
         }
     }
 
-    @Test("Who is seen is active without the focus; who is minimised, or elsewhere, is not", arguments: Kind.allCases)
+    @Test(
+        "A visible application is active without the focus, and a minimized one or one on a hidden workspace is not",
+        arguments: Kind.allCases)
     func hidden(kind: Kind) throws {
         let scene = try Scene(kind, "[Activity]\ninactive-when=hidden\n")
         try scene.expectActive(scene.a, "it is seen beside B: \(scene.service.transcript)")
@@ -107,7 +109,7 @@ struct HiddenTests {
         #expect(reasons.first?.hasSuffix("now.") == true, "\(reasons)")
     }
 
-    @Test("A window on another screen is seen whatever has the focus")
+    @Test("A window on another screen counts as visible without the focus")
     func screens() throws {
         let scene = try Scene(.sway, "[Activity]\ninactive-when=hidden\n")
         let sway = try #require(scene.desktop as? SwayDesktop)
@@ -122,7 +124,7 @@ struct HiddenTests {
         try scene.expect(scene.a, "suspended activity", "on a workspace that is not shown")
     }
 
-    @Test("For one application: by the name of its program, others stay as they were")
+    @Test("A configuration group for one program sets inactive-when for that program only")
     func one() throws {
         let scene = try Scene(.openbox, "[Activity]\ninactive-when=hidden\n")
         let name = try scene.client.call(GetClient(scene.a.name)).identity?.process ?? ""
@@ -147,7 +149,7 @@ struct HiddenTests {
     }
 
     @Test(
-        "What is no such word, and no application, is refused with its line",
+        "An invalid value of inactive-when, or a group without an application, is refused with its line",
         arguments: [
             ("[Activity]\ninactive-when=sometimes\n", "'sometimes' is not a value of inactive-when"),
             ("[Activity ]\ninactive-when=hidden\n", "names no application"),

@@ -97,7 +97,8 @@ struct PlayedDesktopTests {
     }
 
     @Test(
-        "The focus is followed, with what belongs to whom, and what is a part of the desktop", arguments: Kind.allCases)
+        "The desktop's focus is followed, across dialogs of other processes and without parts of the desktop",
+        arguments: Kind.allCases)
     func following(kind: Kind) throws {
         let scene = try Scene(kind)
         try scene.begin()
@@ -136,7 +137,7 @@ struct PlayedDesktopTests {
     }
 
     @Test(
-        "A1: with inactive-when=hidden who is seen is active: not what is minimised, or on a workspace that is not shown",
+        "A1: with inactive-when=hidden, only applications whose windows are all minimized or elsewhere are inactive",
         arguments: Kind.allCases)
     func hidden(kind: Kind) throws {
         let scene = try Scene(kind, configuration: "[Activity]\ninactive-when=hidden\n")
@@ -175,7 +176,7 @@ struct PlayedDesktopTests {
         #expect(!scene.desktop.transcript.contains("refused"), "\(scene.desktop.transcript)")
     }
 
-    @Test("A lock screen has the focus, and no application", arguments: [Kind.gnome43, .gnome45])
+    @Test("No application is active behind a lock screen", arguments: [Kind.gnome43, .gnome45])
     func locked(kind: Kind) throws {
         let scene = try Scene(kind)
         try scene.begin()
@@ -188,7 +189,7 @@ struct PlayedDesktopTests {
     }
 
     @Test(
-        "An extension that is turned off says so: everybody receives at once; turned on again it is followed",
+        "A disabled extension reports its end, and all clients are resumed; a re-enabled one is followed again",
         arguments: [Kind.gnome43, .gnome45])
     func turnedOff(kind: Kind) throws {
         let scene = try Scene(kind)
@@ -205,7 +206,7 @@ struct PlayedDesktopTests {
     }
 
     @Test(
-        "A desktop that tells no more and does not say so is noticed when the service is used; it is followed again when it speaks",
+        "A desktop that falls silent is detected when the service is used, and followed again when it reports",
         arguments: Kind.allCases)
     func silent(kind: Kind) throws {
         let scene = try Scene(kind)
@@ -234,7 +235,7 @@ struct PlayedDesktopTests {
         try scene.expect("a", "suspended activity")
     }
 
-    @Test("ReloadConfiguration starts the source anew", arguments: Kind.allCases)
+    @Test("ReloadConfiguration restarts the activity source", arguments: Kind.allCases)
     func reload(kind: Kind) throws {
         let scene = try Scene(kind)
         try scene.begin()
@@ -246,7 +247,7 @@ struct PlayedDesktopTests {
         try scene.expect("b", "suspended activity")
     }
 
-    @Test("The extension for GNOME 43 and that for 45 do the same")
+    @Test("The extensions for GNOME 43 and for GNOME 45 share their code")
     func sameExtension() throws {
         let texts = try ["43", "45"].map { version in
             try String(

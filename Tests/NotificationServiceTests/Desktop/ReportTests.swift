@@ -63,7 +63,7 @@ struct ReportTests {
     private static let accessDenied: InterfaceName = "org.freedesktop.DBus.Error.AccessDenied"
 
     @Test(
-        "The desktop's reports are followed, nobody else's, and when it leaves everybody is active",
+        "Only reports of the desktop are followed, and activity is lost when the desktop leaves",
         arguments: [
             ("org.gnome.Shell", "gnome", "GNOME", "ReportRequested"), ("org.kde.KWin", "kwin", "KDE", "start"),
         ])
@@ -105,7 +105,7 @@ struct ReportTests {
         #expect(service.isRunning)
     }
 
-    @Test("KWin's script calls this service, not whoever has its name later, and is unloaded when it is wanted no more")
+    @Test("KWin's script calls the service by its unique name, and is unloaded when the source is switched off")
     func script() throws {
         let bus = try PrivateBus()
         let shell = try Shell("org.kde.KWin", on: bus)
@@ -122,7 +122,7 @@ struct ReportTests {
         try shell.client.run("the script is unloaded") { shell.asked.filter { $0 == "unloadScript" }.count == 2 }
     }
 
-    @Test("Without the desktop on the bus the service serves, and says what is missing")
+    @Test("A service whose desktop is not on the bus runs on and logs the missing name")
     func missing() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(
@@ -132,7 +132,7 @@ struct ReportTests {
         try service.waitForLog("org.gnome.Shell is not on the bus")
     }
 
-    @Test("The interface for reports is what its documentation says")
+    @Test("The introspection of the interface for reports equals its XML file")
     func introspection() throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus)

@@ -6,13 +6,13 @@ import Testing
 
 /// The client library's `followActivity(of:)` in a program with a window (`Tests/ToolkitWindow`), on a desktop of which
 /// the service knows nothing: what counts is the application's own word.
-@Suite("A1: an application's own word, by its toolkit", .serialized, .limited)
+@Suite("A1: activity reported by an application's toolkit", .serialized, .limited)
 struct ToolkitTests {
     /// The exit code of the program where the toolkit is not installed.
     private static let notInstalled: Int32 = 77
 
     @Test(
-        "A window that loses the focus suspends its program; with the focus it gets what its behaviors say",
+        "A window that loses the focus suspends its program, which receives by its behaviors with the focus",
         arguments: ["gtk3", "gtk4", "gtk3-beside-4", "gtk4-beside-3", "sdl2"])
     func follow(toolkit: String) throws {
         let bus = try PrivateBus()
@@ -57,7 +57,7 @@ struct ToolkitTests {
     }
 
     @Test(
-        "A2: a program that has only windows that are never active as an application's are is never suspended",
+        "A2: a program that has only windows that can't be active is never suspended",
         arguments: ["gtk3-popup", "gtk3-offscreen", "gtk3-dock", "gtk3-notification", "gtk3-unfocusable"])
     func neverActive(window: String) throws {
         let bus = try PrivateBus()
