@@ -430,7 +430,7 @@ final class BridgeInstance {
                 if PlantedFault.strikes(.inboxForgotten) { state.inbox = [] }
                 if PlantedFault.strikes(.queueForgotten) { state.queue = [] }
                 if PlantedFault.strikes(.lossForgotten), drainReason == .end { state.losses = [:] }
-                if PlantedFault.strikes(.placesForgotten) { state.places = [] }
+                if PlantedFault.strikes(.sequencesForgotten) { state.places = [] }
                 if PlantedFault.strikes(.numbersReused) { state.counts = firstCounts }
             #endif
             return state

@@ -7,19 +7,19 @@
     /// line. Each comment states the faulty behavior.
     package enum PlantedFault: String, CaseIterable {
         /// After a restart, the service assigns serials of the earlier process again.
-        case serialTwice = "serial-twice"
+        case reusedSerial = "reused-serial"
         /// The end of the connection to the bus counts as the end of the bus, so that the state is discarded.
         case stateErased = "state-erased"
         /// A barrier is never sent, and the service waits for it forever.
         case lostBarrier = "lost-barrier"
         /// A reply is accepted from any sender.
-        case strangerBelieved = "stranger-believed"
+        case unverifiedSender = "unverified-sender"
         /// Registrations are not charged by their size.
         case uncountedObservers = "uncounted-observers"
         /// When a client is resumed, its held notifications are not flushed.
         case droppedFlush = "dropped-flush"
         /// A loss takes its sequence numbers, and no `Dropped` signal reports it.
-        case holeWithoutWord = "hole-without-word"
+        case unreportedHole = "unreported-hole"
         /// The departure of a client from the bus is not noticed.
         case missedDeparture = "missed-departure"
         /// Sent notifications are not removed from the recovery log.
@@ -29,106 +29,106 @@
         /// Changes are written to the recovery log too late.
         case lateLog = "late-log"
         /// All calls are in one queue, without fairness among accounts.
-        case unfairQueue = "unfair-lines"
+        case unfairQueue = "unfair-queue"
         /// Posts for which the call queue has no space are lost without a report.
         case silentOverload = "silent-overload"
         /// When a channel ends, its unwritten frames are discarded.
-        case forgottenFrames = "forgotten-frames"
+        case discardedFrames = "discarded-frames"
         /// The unread messages in a channel that its client closed are not reported as lost.
-        case silentCut = "silent-cut"
+        case unreportedChannelLoss = "unreported-channel-loss"
         /// When a channel ends, a partly written frame counts as written.
-        case halfFrame = "half-frame"
+        case partialFrame = "partial-frame"
         /// A retained value is not written to the recovery log.
-        case unkeptValue = "unkept-value"
+        case unloggedValue = "unlogged-value"
         /// A value with `while-connected` stays after the end of its poster's connection.
         case staleValue = "stale-value"
         /// An observer that asks for retained values does not get all of them.
-        case valueWithheld = "value-withheld"
+        case incompleteReplay = "incomplete-replay"
         /// The origin of a notification is ignored, so that it replaces notifications of this session and of other
         /// origins.
-        case placeIgnored = "place-ignored"
+        case originIgnored = "origin-ignored"
         /// The removal of a value removes the values of the same name and object from all origins.
-        case neighborsRemoved = "neighbors-removed"
+        case otherOriginsRemoved = "other-origins-removed"
         /// The origin of a notification does not survive a restart of the service.
-        case placeForgotten = "place-forgotten"
+        case originForgotten = "origin-forgotten"
         /// A follower of wanted names that alone wants a name gets no signal when another client wants it too.
-        case wishUntold = "wish-untold"
+        case interestUnreported = "interest-unreported"
         /// Followers of wanted names or values get no signal from a new service.
-        case newServiceUntold = "new-service-untold"
+        case newServiceUnreported = "new-service-unreported"
         /// Followers of values get no signal when a value is removed.
-        case removalUntold = "removal-untold"
+        case removalUnreported = "removal-unreported"
         /// After a refused post in a `PostMany` call, the next post is skipped and counts as accepted.
-        case refusedTakesNext = "refused-takes-next"
+        case refusedPostTakesNext = "refused-post-takes-next"
         /// Policy is not applied to the names in a `PostMany` call.
-        case batchUnpoliced = "batch-unpoliced"
+        case batchWithoutPolicy = "batch-without-policy"
         /// Policy is not applied to the names of posts on a channel.
-        case channelUnpoliced = "channel-unpoliced"
+        case channelWithoutPolicy = "channel-without-policy"
         /// Policy is not applied to `host`, `user` and `all-sessions` of posts in a `PostMany` call or on a channel.
-        case optionsUnpoliced = "options-unpoliced"
+        case optionsWithoutPolicy = "options-without-policy"
         /// A prefix pattern matches names without the dot.
         case prefixWithoutDot = "prefix-without-dot"
         /// When a policy becomes stricter, observers that it no longer allows stay.
         case policyKeepsObservers = "policy-keeps-observers"
         /// A client gets no signal about observers that policy removed.
-        case revocationUntold = "revocation-untold"
+        case revocationUnreported = "revocation-unreported"
         /// An application in a sandbox sees all clients.
         case sandboxSeesAll = "sandbox-sees-all"
         /// An application in a sandbox gets the identity of posters.
-        case sandboxIsToldPosters = "sandbox-is-told-posters"
+        case sandboxGetsPosters = "sandbox-gets-posters"
         /// The user in an origin is ignored, so that values of several users of a host replace each other.
         case userIgnored = "user-ignored"
         /// The arrival of a barrier is accepted from any sender.
-        case barrierBelieved = "barrier-believed"
+        case unverifiedBarrier = "unverified-barrier"
         /// The service waits forever for a barrier that the bus refused.
         case refusedBarrier = "refused-barrier"
         /// A Ping that the bus refused counts as answered.
         case refusedPing = "refused-ping"
         /// When the bus ends, the messages that a client left unread in a closed channel count as read.
-        case resetForgotten = "reset-forgotten"
+        case resetCountsAsRead = "reset-counts-as-read"
         /// A client that left before the match rule for departures was active is not noticed.
         case departedBeforeRule = "departed-before-rule"
         /// An observer that registers late gets an expired value.
-        case expiredGiven = "expired-given"
+        case expiredReplayed = "expired-replayed"
         /// Expired values count against the limits, so that a new value is refused.
-        case expiredTakesRoom = "expired-takes-room"
+        case expiredTakesSpace = "expired-takes-space"
         /// The count of losses of a client stays after the client has left.
-        case overflowsStay = "overflows-stay"
+        case overflowCountStays = "overflow-count-stays"
         /// Checksums in the log are not verified.
         case checksumIgnored = "checksum-ignored"
         /// After a damaged recovery log, clients get no announcement of their suspension.
-        case damageUntold = "damage-untold"
+        case damageUnreported = "damage-unreported"
         /// After a damaged recovery log, serials and observer numbers are reused.
         case damageReusesNumbers = "damage-reuses-numbers"
         /// An override of another client's suspension does not survive a restart of the service.
         case overrideForgotten = "override-forgotten"
         /// A client that activity had suspended gets no announcement when the next process resumes it.
-        case resumedUntold = "resumed-untold"
+        case resumptionUnreported = "resumption-unreported"
         /// Activity has precedence over a client's own choice of suspension.
-        case activityOverWord = "activity-over-word"
+        case activityOverridesClient = "activity-overrides-client"
         /// Inactivity suspends a client although it ended during the delay.
         case lateInactivity = "late-inactivity"
         /// Notifications of other sessions are accepted without regard to the list `import`.
-        case importUnpoliced = "import-unpoliced"
+        case importWithoutPolicy = "import-without-policy"
         /// Notifications to another session that is slow are skipped.
-        case busySessionPassedOver = "busy-session-passed-over"
+        case slowSessionSkipped = "slow-session-skipped"
         /// Losses in the full queue for another session are not reported to that session.
         case sessionLossUnreported = "session-loss-unreported"
         /// Another session gets no report of the end of a value.
-        case valueEndUntold = "value-end-untold"
+        case valueEndUnreported = "value-end-unreported"
         /// A session that joins does not get the present values.
-        case valuesUntold = "values-untold"
+        case missingValuesUnsent = "missing-values-unsent"
         /// A notification from another session is posted for the user that it states, and not for the verified one.
-        case claimBelieved = "claim-believed"
+        case unverifiedUser = "unverified-user"
         /// The match rule for a session stays when the session leaves.
         case sessionStays = "session-stays"
         /// A notification from another session is sent to all sessions again.
-        case importGoesOut = "import-goes-out"
+        case importExported = "import-exported"
         /// A value of another session is retained even where the configuration forbids it.
-        case importKept = "import-kept"
+        case forbiddenImportRetained = "forbidden-import-retained"
         /// Another session is sent names that it does not want.
         case unwantedExport = "unwanted-export"
         /// After the system bus has closed the connection, the service does not connect again.
-        case systemBusGivenUp = "system-bus-given-up"
+        case systemBusNotReconnected = "system-bus-not-reconnected"
         // Faults of the bridge. Simulations of several machines (realms) find them: tools/simulate --realm --planted.
         /// Messages that were received from the broker and not posted yet are lost at an end of the bridge.
         case inboxForgotten = "bridge-inbox-forgotten"
@@ -136,23 +136,23 @@
         /// forever.
         case topicUnchecked = "bridge-topic-unchecked"
         /// The bridge takes the presence of its own earlier process for that of another bridge.
-        case ownRunFeared = "bridge-own-run-feared"
+        case ownRunMistaken = "bridge-own-run-mistaken"
         /// The queue for the broker is lost at a reload and at an end of the bridge.
         case queueForgotten = "bridge-queue-forgotten"
         /// After a reload, sequence numbers that were used are used again.
         case numbersReused = "bridge-numbers-reused"
         /// Values that the broker has lost are not published again.
-        case valuesNotGivenAgain = "bridge-values-not-given-again"
+        case valuesNotRepublished = "bridge-values-not-republished"
         /// Losses that were not reported yet are forgotten at an end of the bridge.
         case lossForgotten = "bridge-loss-forgotten"
         /// Values that end with their posters stay after their machine is gone.
         case presenceStays = "bridge-presence-stays"
         /// Values that ended while the bridge did not see it stay on other machines.
-        case endsUnseen = "bridge-ends-unseen"
+        case unseenEndsMissed = "bridge-unseen-ends-missed"
         /// A value whose post had no reply is posted again, over a later value.
-        case oldValueAgain = "bridge-old-value-again"
+        case staleValueReposted = "bridge-stale-value-reposted"
         /// The received sequence numbers of topics are forgotten at an end of the bridge.
-        case placesForgotten = "bridge-places-forgotten"
+        case sequencesForgotten = "bridge-sequences-forgotten"
 
         // A simulation has a single thread.
         /// The injected fault; nil for none. A simulation has a single thread.

@@ -194,7 +194,7 @@ public final class Connection: BusConnection {
     }
 
     #if CARILLON_PLANTED
-        /// Plants the fault `stranger-believed`, which the simulation has to find: replies of any sender count.
+        /// Plants the fault `unverified-sender`, which the simulation has to find: replies of any sender count.
         package static func plantAnySender(_ believes: Bool) { PendingCalls.acceptsAnySender = believes }
     #endif
 

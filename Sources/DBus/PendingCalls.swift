@@ -51,7 +51,7 @@ final class PendingCalls {
     private var isClosed = false
 
     #if CARILLON_PLANTED
-        // The planted fault `stranger-believed`: replies of any sender count. A simulation has one thread.
+        // The planted fault `unverified-sender`: replies of any sender count. A simulation has one thread.
         nonisolated(unsafe) static var acceptsAnySender = false
     #endif
 

@@ -329,7 +329,7 @@ final class CenterDriver {
                     client, atMost: recent.notifications, losses: recent.losses,
                     unreachable: unreachable.map { ($0.notifications, $0.losses) }, effects: &effects)
                 #if CARILLON_PLANTED
-                    if PlantedFault.strikes(.resetForgotten) { continue }
+                    if PlantedFault.strikes(.resetCountsAsRead) { continue }
                 #endif
                 // A client that closed its channel has also lost the frames that it left unread there.
                 if let channel, channel.isCarried, channel.isReset {

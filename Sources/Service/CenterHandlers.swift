@@ -170,7 +170,7 @@ struct CenterHandlers {
     /// notifications, because it may not see other clients (P2).
     private static func optionsNeed(_ call: SetClientOptions) -> PolicyGate.Need {
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.sandboxIsToldPosters) { return .nothing }
+            if PlantedFault.strikes(.sandboxGetsPosters) { return .nothing }
         #endif
         return call.change.details?.all.contains(where: \.isAboutPoster) == true
             ? .session("receive the identity of posters") : .nothing

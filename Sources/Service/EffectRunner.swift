@@ -282,7 +282,7 @@ final class EffectRunner {
                 SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client), to: client
             )
         #if CARILLON_PLANTED
-            case .revoked where PlantedFault.strikes(.revocationUntold): break
+            case .revoked where PlantedFault.strikes(.revocationUnreported): break
         #endif
         case .revoked(let client, let observers):
             Log.notice(
@@ -333,7 +333,7 @@ final class EffectRunner {
             intervalTimers[client] = nil
             activity?.forget(client)
             #if CARILLON_PLANTED
-                let staying = PlantedFault.strikes(.overflowsStay) ? overflows[client] : nil
+                let staying = PlantedFault.strikes(.overflowCountStays) ? overflows[client] : nil
             #else
                 let staying: UInt64? = nil
             #endif

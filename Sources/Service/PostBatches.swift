@@ -75,7 +75,7 @@ final class PostBatches {
                     ?? work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
                         // An empty name is refused by the core's check below.
                         #if CARILLON_PLANTED
-                            let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchUnpoliced)
+                            let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchWithoutPolicy)
                         #else
                             let isPoliced = !name.isEmpty
                         #endif
@@ -106,7 +106,7 @@ final class PostBatches {
                     refused.append((name, error))
                     work.outcomes.append(PostOutcome(error))
                     #if CARILLON_PLANTED
-                        if !work.posts.isAtEnd, PlantedFault.strikes(.refusedTakesNext) {
+                        if !work.posts.isAtEnd, PlantedFault.strikes(.refusedPostTakesNext) {
                             _ = work.posts.next(limits: driver.center.limits) { _, _ in }
                             work.outcomes.append(PostOutcome(receivers: 0))
                         }

@@ -63,7 +63,7 @@ WRONG = {
     "setup": [("more", "more")],
     "simulate": [
         ("--minutes", "--minutes"), ("--minutes x", "--minutes"), ("--binary bad", "bad"), ("--planted 0", "--planted"),
-        ("--planted 3 nothing", "serial-twice"), ("--seed abc", "abc"), ("--seed 18446744073709551616", "--seed"),
+        ("--planted 3 nothing", "reused-serial"), ("--seed abc", "abc"), ("--seed 18446744073709551616", "--seed"),
         ("--seed 1 --keep abc", "--keep"), ("--keep 1", "--seed"), ("--runs -5", "-5"), ("--faults much", "--faults"),
         ("--sabotage nothing", "lost-signals"), ("--costs --debug", "--debug"), ("--seed 1 --runs 3", "--runs"),
         ("--first 3", "--first"), ("--planted --seed 3", "--seed"), ("nonsense", "nonsense"),

@@ -79,7 +79,7 @@ struct OwnPresence {
         }
         // A fault of test builds (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.ownRunFeared), claim.isOnline { return .disconnectForOther }
+            if PlantedFault.strikes(.ownRunMistaken), claim.isOnline { return .disconnectForOther }
         #endif
         guard !isRetained || hasSeenOwn else { return .none }
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }

@@ -272,7 +272,7 @@ final class InwardPosts: @unchecked Sendable {
         guard !uncertain.isEmpty else { return }
         // A fault of test builds (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.oldValueAgain) {
+            if PlantedFault.strikes(.staleValueReposted) {
                 lastPosts = uncertain.reduce(into: [:]) { $0[$1.value.value] = $1.key }
             }
         #endif

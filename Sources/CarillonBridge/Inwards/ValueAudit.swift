@@ -293,7 +293,7 @@ final class ValueAudit {
     private func goOn() {
         // A fault of test builds (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.endsUnseen) { return }
+            if PlantedFault.strikes(.unseenEndsMissed) { return }
         #endif
         // The broker's answer continues the round that is in progress.
         guard isConnected, round == nil else { return }

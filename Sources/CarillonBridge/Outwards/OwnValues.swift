@@ -193,7 +193,7 @@ struct OwnValues {
         stopLooking()
         // A fault of test builds (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.valuesNotGivenAgain) { return difference }
+            if PlantedFault.strikes(.valuesNotRepublished) { return difference }
         #endif
         difference.isReplayNeeded = !due.isEmpty
         return difference

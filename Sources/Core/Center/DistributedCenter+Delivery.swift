@@ -365,7 +365,7 @@ extension DistributedCenter {
         client.counts.sequence += loss.count
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.holeWithoutWord) { return }
+            if PlantedFault.strikes(.unreportedHole) { return }
         #endif
         meter.countCopy(of: 8 * loss.observers.count)
         effects.append(

@@ -86,7 +86,7 @@ extension DistributedCenter {
         case .nobody: return
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
-            case .one where PlantedFault.strikes(.wishUntold): return
+            case .one where PlantedFault.strikes(.interestUnreported): return
         #endif
         case .one(let number): interestFollowers.changed(for: number)
         case .everybody(but: let number): interestFollowers.changed(forAllBut: number)
@@ -101,7 +101,7 @@ extension DistributedCenter {
     /// Sends followers of values the signal that a value was removed. Its poster gets none.
     func noteValueRemoved(of poster: ClientName, effects: inout [Effect]) {
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.removalUntold, oneOf: 4) { return }
+            if PlantedFault.strikes(.removalUnreported, oneOf: 4) { return }
         #endif
         valueFollowers.changed(forAllBut: clients[poster]?.number)
         announceRemovedValues(effects: &effects)

@@ -215,7 +215,7 @@ extension DistributedCenter {
         }
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.serialTwice) { return }
+            if PlantedFault.strikes(.reusedSerial) { return }
         #endif
         if lastSerial <= Self.greatestNumber { self.lastSerial = max(self.lastSerial, lastSerial) }
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
@@ -328,7 +328,7 @@ extension DistributedCenter {
             if client.wasSuspendedByActivity {
                 client.wasSuspendedByActivity = false
                 #if CARILLON_PLANTED
-                    let isTold = !PlantedFault.strikes(.resumedUntold)
+                    let isTold = !PlantedFault.strikes(.resumptionUnreported)
                 #else
                     let isTold = true
                 #endif
@@ -340,7 +340,7 @@ extension DistributedCenter {
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
             #if CARILLON_PLANTED
-                if PlantedFault.strikes(.newServiceUntold) { continue }
+                if PlantedFault.strikes(.newServiceUnreported) { continue }
             #endif
             // The client may know an older list of names or values, so it gets a signal.
             interestFollowers.notifyAgain(client.number)

@@ -66,7 +66,7 @@ extension DistributedCenter {
         removeExpired(effects: &effects)
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.neighborsRemoved) {
+            if PlantedFault.strikes(.otherOriginsRemoved) {
                 return removeRetained(name: kind.name, object: kind.object, effects: &effects).count > 0
             }
         #endif
@@ -85,7 +85,7 @@ extension DistributedCenter {
     func checkRetaining(_ post: PendingPost, from peer: Peer?, effects: inout [Effect]) throws(CenterError) {
         guard post.retention != nil else { return }
         #if CARILLON_PLANTED
-            let removesExpired = !PlantedFault.strikes(.expiredTakesRoom)
+            let removesExpired = !PlantedFault.strikes(.expiredTakesSpace)
         #else
             let removesExpired = true
         #endif
@@ -145,7 +145,7 @@ extension DistributedCenter {
         }
         watchDeparture(of: payer, effects: &effects)
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.unkeptValue) { return }
+            if PlantedFault.strikes(.unloggedValue) { return }
         #endif
         remember(.retained(notification, retention), effects: &effects)
     }
@@ -245,7 +245,7 @@ extension DistributedCenter {
     /// Begins the replay of values for an observer that was just registered and has the option `retained`.
     func beginReplay(_ registration: Registration, to client: Client, effects: inout [Effect]) {
         #if CARILLON_PLANTED
-            let removesExpired = !PlantedFault.strikes(.expiredGiven)
+            let removesExpired = !PlantedFault.strikes(.expiredReplayed)
         #else
             let removesExpired = true
         #endif
@@ -273,7 +273,7 @@ extension DistributedCenter {
     func sendReplays(to client: Client, effects: inout [Effect]) -> Int {
         guard client.replays.hasReady else { return 0 }
         #if CARILLON_PLANTED
-            let removesExpired = !PlantedFault.strikes(.expiredGiven)
+            let removesExpired = !PlantedFault.strikes(.expiredReplayed)
         #else
             let removesExpired = true
         #endif
@@ -308,7 +308,7 @@ extension DistributedCenter {
         }
         let registration = registered.registration
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.valueWithheld, oneOf: 4) { replays.after = replays.through }
+            if PlantedFault.strikes(.incompleteReplay, oneOf: 4) { replays.after = replays.through }
         #endif
         guard let first = next(of: replays, registration) else {
             replays.after = replays.through
@@ -357,7 +357,7 @@ extension DistributedCenter {
     /// The next value of an observer's replay as a queue entry; nil at its end.
     private func next(of replays: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
         #if CARILLON_PLANTED
-            let now = PlantedFault.strikes(.expiredGiven) ? 0 : clock.uptime()
+            let now = PlantedFault.strikes(.expiredReplayed) ? 0 : clock.uptime()
         #else
             let now = clock.uptime()
         #endif

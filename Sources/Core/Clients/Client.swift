@@ -207,7 +207,9 @@ final class Client {
     var isSuspended: Bool {
         #if CARILLON_PLANTED
             // Injects a fault, in builds that test whether the simulation finds it (E7).
-            if override == nil, decidingActivity == .inactive, PlantedFault.strikes(.activityOverWord) { return true }
+            if override == nil, decidingActivity == .inactive, PlantedFault.strikes(.activityOverridesClient) {
+                return true
+            }
         #endif
         return override?.isSuspended ?? explicitSuspension ?? (decidingActivity == .inactive)
     }

@@ -21,7 +21,7 @@ public struct NotificationKey: Hashable, Sendable {
         exactObject = ExactText(object)
         #if CARILLON_PLANTED
             // Injects a fault, in builds that test whether the simulation finds it (E7).
-            var origin = PlantedFault.strikes(.placeIgnored) ? nil : origin
+            var origin = PlantedFault.strikes(.originIgnored) ? nil : origin
             if let host = origin?.host, PlantedFault.strikes(.userIgnored) {
                 origin = try? OutsideOrigin(host: host, user: nil)
             }

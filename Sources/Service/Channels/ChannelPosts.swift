@@ -252,7 +252,7 @@ final class ChannelPosts {
             [gate, driver] name, object throws(BusError) in
             // An empty name is refused by the check of the core below.
             #if CARILLON_PLANTED
-                let isPoliced = !name.isEmpty && !PlantedFault.strikes(.channelUnpoliced)
+                let isPoliced = !name.isEmpty && !PlantedFault.strikes(.channelWithoutPolicy)
             #else
                 let isPoliced = !name.isEmpty
             #endif

@@ -163,7 +163,7 @@ final class Channels {
         // The reports that follow are events of their own, with meters that start at 0.
         meter.endEvent("channelEnded")
         #if CARILLON_PLANTED
-            let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
+            let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.unreportedChannelLoss)
         #endif
         if mayBeUnread, channel.unread != SentSignals.SignalContent() {
             let first = effects.lazy.compactMap(\.firstNumber).first
@@ -186,8 +186,8 @@ final class Channels {
     /// Returns the effects of a channel's unwritten frames, for the bus.
     private func unwritten(of channel: Channel) -> [Effect] {
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.forgottenFrames) { return [] }
-            if channel.isInFrame, PlantedFault.strikes(.halfFrame) { channel.frames.popFirst() }
+            if PlantedFault.strikes(.discardedFrames) { return [] }
+            if channel.isInFrame, PlantedFault.strikes(.partialFrame) { channel.frames.popFirst() }
         #endif
         return forBus(channel.frames, of: channel)
     }

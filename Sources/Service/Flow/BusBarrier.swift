@@ -118,7 +118,7 @@ final class BusBarrier {
 
     /// Whether barriers of other senders are accepted, as a planted fault for tests.
     #if CARILLON_PLANTED
-        private static var believesAnybody: Bool { PlantedFault.strikes(.barrierBelieved) }
+        private static var believesAnybody: Bool { PlantedFault.strikes(.unverifiedBarrier) }
     #else
         private static var believesAnybody: Bool { false }
     #endif

@@ -103,7 +103,7 @@ final class PolicyGate {
     ) throws(BusError) {
         guard options.origin != nil || options.goesToAllSessions else { return }
         #if CARILLON_PLANTED
-            if isOfMany, PlantedFault.strikes(.optionsUnpoliced) { return }
+            if isOfMany, PlantedFault.strikes(.optionsWithoutPolicy) { return }
         #endif
         let subject = subject(poster)
         var refusal: String?

@@ -193,7 +193,7 @@ struct IdentityCache {
     ) throws(RecordReader.Malformed) -> Identity? {
         guard let origin = try reader.readOrigin() else { return identity }
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.placeForgotten) { return identity }
+            if PlantedFault.strikes(.originForgotten) { return identity }
         #endif
         let read = (identity ?? Identity()).withOrigin(origin)
         if let lastWithOrigin, lastWithOrigin == read { return lastWithOrigin }

@@ -201,7 +201,7 @@ final class RecoveryStore {
             // The discarded bytes may have recorded a client's last suspension, so each client is sent its suspension
             // again.
             #if CARILLON_PLANTED
-                let isTold = !PlantedFault.strikes(.damageUntold)
+                let isTold = !PlantedFault.strikes(.damageUnreported)
             #else
                 let isTold = true
             #endif

@@ -205,7 +205,7 @@ final class Sessions {
         }
         leave()
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.systemBusGivenUp) { return }
+            if PlantedFault.strikes(.systemBusNotReconnected) { return }
         #endif
         let pause = min(Self.firstPause << UInt32(min(attempts, 16)), Self.longestPause)
         attempts += 1
@@ -258,8 +258,10 @@ final class Sessions {
             return
         }
         #if CARILLON_PLANTED
-            if notification.options.isRetained, PlantedFault.strikes(.importKept) { options.retention = Retention() }
-            if PlantedFault.strikes(.importGoesOut) { options.goesToAllSessions = true }
+            if notification.options.isRetained, PlantedFault.strikes(.forbiddenImportRetained) {
+                options.retention = Retention()
+            }
+            if PlantedFault.strikes(.importExported) { options.goesToAllSessions = true }
         #endif
         let identity = try identity(of: userID)
         let kind = NotificationKey(name: notification.name, object: notification.object, origin: identity.origin)

@@ -84,7 +84,7 @@ extension SystemBusSession {
             try limits.check(.objectLength, object.utf8.count)
         }
         #if CARILLON_PLANTED
-            let isTaken = PlantedFault.strikes(.importUnpoliced)
+            let isTaken = PlantedFault.strikes(.importWithoutPolicy)
         #else
             let isTaken = false
         #endif

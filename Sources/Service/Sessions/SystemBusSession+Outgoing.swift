@@ -18,7 +18,7 @@ extension SystemBusSession {
     func export(_ notification: ExportedNotification) {
         for peer in sessions where wants(notification.name, peer) {
             #if CARILLON_PLANTED
-                if peer.queue.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
+                if peer.queue.isBlocked, PlantedFault.strikes(.slowSessionSkipped) { continue }
             #endif
             append(.notification(notification), byteCount: size(of: notification), to: peer)
         }
@@ -28,7 +28,7 @@ extension SystemBusSession {
     /// Sends the end of a retained value to the sessions that may have it.
     func exportEnded(_ key: NotificationKey) {
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.valueEndUntold) { return }
+            if PlantedFault.strikes(.valueEndUnreported) { return }
         #endif
         for peer in sessions where peer.understandsValues && wants(key.name, peer) {
             append(.ended(key), byteCount: key.name.utf8.count + key.object.utf8.count + Self.overhead, to: peer)
@@ -238,7 +238,7 @@ extension SystemBusSession {
     /// Makes a replay of all values to a session due, because the session may lack some.
     private func scheduleReplay(to peer: SessionPeer) {
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.valuesUntold) { return }
+            if PlantedFault.strikes(.missingValuesUnsent) { return }
         #endif
         if peer.understandsValues, !peer.wants.isEmpty { peer.replay = .due }
     }

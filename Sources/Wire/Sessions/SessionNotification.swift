@@ -184,7 +184,7 @@ extension SessionNotification.Options {
             case "serial": serial = try option.number()
             case "time": time = try option.number()
             #if CARILLON_PLANTED
-                case "uid" where PlantedFault.strikes(.claimBelieved): claimedUser = try option.number()
+                case "uid" where PlantedFault.strikes(.unverifiedUser): claimedUser = try option.number()
             #endif
             default: throw BusError(WireOption.unknown(option.key))
             }
