@@ -434,7 +434,7 @@ public final class ServiceSession {
     ///
     /// - Parameters:
     ///   - reason: the error for the requests.
-    ///   - told: the state that is reported to the program.
+    ///   - reportedState: the state that is reported to the program.
     private func becomeAbsent(_ reason: ServiceError, telling reportedState: ConnectionState) {
         silenceTimer = nil
         lastFailure = bus.now

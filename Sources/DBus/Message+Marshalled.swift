@@ -350,7 +350,7 @@ public struct MarshalledBytes: ~Copyable {
     /// Returns the bytes that `body` appends, aligned as if they stood behind `others` bytes that begin at a multiple
     /// of 8.
     ///
-    /// - Parameter most: The maximum number of bytes.
+    /// - Parameter capacity: The maximum number of bytes.
     static func make(atMost capacity: Int, behind others: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
         let offset = others & 7
         let bytes = make(atMost: offset + capacity) { bytes in
@@ -362,7 +362,7 @@ public struct MarshalledBytes: ~Copyable {
 
     /// Returns the bytes that `body` appends, aligned as if they began at a multiple of 8.
     ///
-    /// - Parameter most: The maximum number of bytes. An overflow is a programming error.
+    /// - Parameter capacity: The maximum number of bytes. An overflow is a programming error.
     public static func make(atMost capacity: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: capacity) { buffer, count in
             var bytes = MarshalledBytes(buffer.baseAddress!, capacity: capacity)

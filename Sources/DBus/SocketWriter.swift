@@ -131,7 +131,7 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// Appends the bytes that `body` encodes.
     ///
-    /// - Parameter most: The maximum number of these bytes.
+    /// - Parameter capacity: The maximum number of these bytes.
     private func append(atMost capacity: Int, _ body: (inout MarshalledBytes) -> Void) {
         if last.count >= Self.portionSize { closeLast() }
         let chunk = last

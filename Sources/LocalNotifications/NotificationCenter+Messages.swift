@@ -77,7 +77,7 @@ extension NotificationCenter {
 
     /// Observes the notifications of a message as long as the token exists.
     ///
-    /// - Parameter heard: the block that is called for each of them, on the posting thread.
+    /// - Parameter handler: the block that is called for each of them, on the posting thread.
     func observeMessages(
         named name: Notification.Name, of subject: Any?, _ handler: @escaping @Sendable (Notification) -> Void
     ) -> ObservationToken {

@@ -67,7 +67,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - target: the object of an observing method; nil for a block.
-    ///   - place: the thread, queue or context that runs the observer.
+    ///   - destination: the thread, queue or context that runs the observer.
     /// - Returns: the token of the registration.
     func add(
         _ name: Notification.Name?, _ object: Any?, _ target: AnyObject?, _ destination: Registration.Destination,

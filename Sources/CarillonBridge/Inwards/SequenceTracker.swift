@@ -85,7 +85,7 @@ struct SequenceTracker: Equatable {
     /// Checks a message and notes its number.
     ///
     /// - Parameters:
-    ///   - place: the run and the number of the message; nil if it has none.
+    ///   - sequenceNumber: the run and the number of the message; nil if it has none.
     ///   - isValue: whether it is retained, and so sets or removes a value: a later message supersedes an earlier one.
     ///   - mayOvertake: whether it is of a query, and may have overtaken messages that still arrive.
     mutating func check(

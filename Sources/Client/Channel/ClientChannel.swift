@@ -140,7 +140,7 @@ final class ClientChannel {
 
     /// Reads and handles frames until no input is left.
     ///
-    /// - Parameter most: the maximum number of reads; `.max` for a drain.
+    /// - Parameter maxReads: the maximum number of reads; `.max` for a drain.
     private func read(_ maxReads: Int, mayWait: Bool) {
         var (reads, bytes) = (0, 0)
         while !isOver, held == nil, !isTaking, reads < maxReads, bytes < Self.maxBytesAtOnce {

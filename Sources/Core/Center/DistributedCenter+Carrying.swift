@@ -100,7 +100,7 @@ extension DistributedCenter {
     /// Adds messages that may be lost to the client's possible loss, and logs it.
     ///
     /// - Parameters:
-    ///   - told: the notifications and losses in these messages.
+    ///   - numbered: the notifications and losses in these messages.
     ///   - last: the last of the client's sequence numbers that may be lost; nil for its last number of all.
     func notePossibleLoss(
         _ numbered: FlowWindow.NumberedContent, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,

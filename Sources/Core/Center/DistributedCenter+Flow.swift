@@ -155,7 +155,7 @@ extension DistributedCenter {
     /// Counts a message that is sent to a connection now, and probes a full window.
     ///
     /// - Parameters:
-    ///   - told: the notifications and losses in the message.
+    ///   - numbered: the notifications and losses in the message.
     ///   - fills: whether the next message would not fit into the window, so that it counts as full.
     func countSent(
         _ byteCount: Int, content numbered: FlowWindow.NumberedContent = FlowWindow.NumberedContent(),

@@ -106,7 +106,7 @@ struct FlowWindow {
     ///
     /// - Parameters:
     ///   - byteCount: the size of the message.
-    ///   - told: its numbered content.
+    ///   - numbered: its numbered content.
     ///   - fills: whether the next message would not fit into the window, so that the window is full regardless of its
     ///     size.
     /// - Returns: whether the window is full, so that the connection has to be probed.

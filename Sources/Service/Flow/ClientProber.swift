@@ -105,7 +105,7 @@ final class ClientProber {
     ///
     /// - Parameters:
     ///   - retry: the number of refusals of the probe so far.
-    ///   - patience: the timeout, in milliseconds.
+    ///   - timeout: the timeout, in milliseconds.
     private func ping(
         _ client: ClientName, _ window: ProbedWindow, over bus: any MessageBus, retry: Int,
         timeout: Int32 = ClientProber.timeout.first
