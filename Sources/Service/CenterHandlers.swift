@@ -453,8 +453,8 @@ struct CenterHandlers {
 
     func removeRetainedFrom(_ call: RemoveRetainedFrom, from _: UniqueName) throws(BusError) -> Int {
         try perform { effects throws(CenterError) in
-            let kind = NotificationKey(name: call.name, object: call.object, origin: try call.origin())
-            return center.removeRetained(kind, effects: &effects) ? 1 : 0
+            let key = NotificationKey(name: call.name, object: call.object, origin: try call.origin())
+            return center.removeRetained(key, effects: &effects) ? 1 : 0
         }
     }
 

@@ -292,7 +292,7 @@ final class EffectRunner {
                 DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client),
                 to: client)
         case .export(let notification): sessions?.export(notification)
-        case .exportEnded(let kind): sessions?.exportEnded(kind)
+        case .exportEnded(let key): sessions?.exportEnded(key)
         case .interestChanged(let client): send(InterestChangedSignal().message(to: client), to: client)
         case .valuesRemoved(let client): send(ValuesRemovedSignal().message(to: client), to: client)
         case .probe(let client): prober.probe(client)

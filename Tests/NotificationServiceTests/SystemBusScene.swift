@@ -83,7 +83,7 @@ final class StageCenter: Sessions.Center {
             name: imported.notification.name, object: imported.notification.object,
             userInfo: imported.notification.userInfo, poster: ":1.1", identity: imported.identity, time: 0,
             retention: retention, serial: newestSerial)
-        kept[notification.kind] = .init(notification: notification, retention: retention, expiryTime: nil)
+        kept[notification.key] = .init(notification: notification, retention: retention, expiryTime: nil)
     }
 }
 

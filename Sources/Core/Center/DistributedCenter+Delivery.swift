@@ -104,9 +104,9 @@ extension DistributedCenter {
             meter.count(steps)
             let all = isFew ? withInterval.filter(ids.contains).sorted() : ids.filter(withInterval.contains)
             guard !all.isEmpty else { continue }
-            let observers = begin(all, &haveBegun[notification.kind, default: []])
+            let observers = begin(all, &haveBegun[notification.key, default: []])
             guard !observers.isEmpty else { continue }
-            left -= client.queue.countOfMarks(of: notification.kind)
+            left -= client.queue.countOfMarks(of: notification.key)
             begun.append((notification, ObserverList(observers)))
         }
         for (notification, observers) in begun.reversed() {
@@ -286,7 +286,7 @@ extension DistributedCenter {
             let (notification, observers) = changeQueue(
                 of: client, { queue in queue.changeIntervals { $0.popOldest() } })
         else { return false }
-        remember(.throttleEnded(client.name, notification.kind, observers: observers), effects: &effects)
+        remember(.throttleEnded(client.name, notification.key, observers: observers), effects: &effects)
         lose(1, of: client, observers: ObserverList(observers), because: .queueFull, effects: &effects)
         return true
     }

@@ -68,7 +68,7 @@ extension DistributedCenter {
         }
         guard !replaced.isEmpty else { return }
         noteCoalesced(count - client.queue.countOfIntervals, of: client)
-        remember(.throttleEnded(client.name, notification.kind, observers: replaced), effects: &effects)
+        remember(.throttleEnded(client.name, notification.key, observers: replaced), effects: &effects)
     }
 
     /// Returns those of the observers that have a minimum interval, with it, in the order of their numbers.
@@ -138,19 +138,19 @@ extension DistributedCenter {
                 blockOnQuota(client.peer, effects: &effects)
                 break
             }
-            let kind = notification.kind
+            let key = notification.key
             changeQueue(of: client) { queue in
                 queue.changeIntervals {
                     if isExpired {
-                        $0.forget(kind, for: observers)
+                        $0.forget(key, for: observers)
                     } else {
-                        $0.take(kind, for: observers, now: now)
+                        $0.take(key, for: observers, now: now)
                     }
                 }
             }
             if isExpired { counters.expired += 1 } else { send(entry, to: client, effects: &effects) }
             // Logged after the delivery: a crash between the two repeats it instead of losing it.
-            remember(.throttleEnded(client.name, kind, observers: observers), effects: &effects)
+            remember(.throttleEnded(client.name, key, observers: observers), effects: &effects)
         }
         startIntervalTimer(of: client, effects: &effects)
     }

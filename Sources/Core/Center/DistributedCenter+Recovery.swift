@@ -99,8 +99,8 @@ extension DistributedCenter {
                 }
                 return true
             }
-        case .throttleEnded(let client, let kind, let observers):
-            return queue(client) { $0.changeIntervals { $0.forget(kind, for: observers) } }
+        case .throttleEnded(let client, let key, let observers):
+            return queue(client) { $0.changeIntervals { $0.forget(key, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
                 client.replays.release()
@@ -117,8 +117,8 @@ extension DistributedCenter {
             if peers[poster] == nil { payer.isKnown = false }
             keep(RetainedValue(notification: notification, retention: retention, payer: payer))
             return true
-        case .unretained(_, let kind):
-            guard let value = retained.remove(kind) else { return false }
+        case .unretained(_, let key):
+            guard let value = retained.remove(key) else { return false }
             giveBack(value)
             return true
         case .replays(let name, let replays):

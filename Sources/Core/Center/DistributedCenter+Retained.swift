@@ -61,16 +61,16 @@ extension DistributedCenter {
     /// Removes the value of one name, object and origin. An empty object means none.
     ///
     /// - Returns: whether there was a value.
-    public func removeRetained(_ kind: NotificationKey, effects: inout [Effect]) -> Bool {
+    public func removeRetained(_ key: NotificationKey, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         removeExpired(effects: &effects)
         // Code under CARILLON_PLANTED injects a fault, in builds that test whether the simulation finds it (E7).
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.otherOriginsRemoved) {
-                return removeRetained(name: kind.name, object: kind.object, effects: &effects).count > 0
+                return removeRetained(name: key.name, object: key.object, effects: &effects).count > 0
             }
         #endif
-        guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return false }
+        guard let value = retained[key], !value.isOver(at: clock.uptime()) else { return false }
         removeRetained(value, effects: &effects)
         return true
     }
@@ -90,13 +90,13 @@ extension DistributedCenter {
             let removesExpired = true
         #endif
         if removesExpired { removeExpired(effects: &effects) }
-        let before = retained[post.kind]
+        let before = retained[post.key]
         let isOwn = before.map { retained.isCounted($0, for: peer) } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
         // R6: a bridge posts for many machines. The limits hold for each machine, so that none uses up the space of
         // others.
-        let own = retained.share(of: peer?.name, from: post.kind.origin)
+        let own = retained.share(of: peer?.name, from: post.key.origin)
         try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
         let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
         try limits.check(.retainedBytesPerClient, ownBytes + post.byteCount + RetainedValue.overhead)
@@ -107,7 +107,7 @@ extension DistributedCenter {
     /// Removes values of departed posters, as far as a new value needs the space. ``DepartedPayers`` has their order.
     private func displaceValues(for value: RetainedValue, effects: inout [Effect]) {
         func isTooMuch() -> Bool {
-            let before = retained[value.notification.kind]
+            let before = retained[value.notification.key]
             return totals[.retained] + (before == nil ? 1 : 0) > limits[.retained]
                 || totals[.retainedBytes] + value.byteCount - (before?.byteCount ?? 0) > limits[.retainedBytes]
         }
@@ -141,7 +141,7 @@ extension DistributedCenter {
         displaceValues(for: value, effects: &effects)
         let replaced = keep(value)
         if let replaced, replaced.goesToAllSessions, !retention.goesToAllSessions {
-            effects.append(.exportEnded(notification.kind))
+            effects.append(.exportEnded(notification.key))
         }
         watchDeparture(of: payer, effects: &effects)
         #if CARILLON_PLANTED
@@ -165,11 +165,11 @@ extension DistributedCenter {
 
     /// Removes a value: credits it, logs the removal, and sends the signals about it.
     func removeRetained(_ value: RetainedValue, effects: inout [Effect]) {
-        let kind = value.notification.kind
-        guard let removed = retained.remove(kind) else { return }
+        let key = value.notification.key
+        guard let removed = retained.remove(key) else { return }
         giveBack(removed)
-        remember(.unretained(value.notification.poster, kind), effects: &effects)
-        if value.retention.goesToAllSessions { effects.append(.exportEnded(kind)) }
+        remember(.unretained(value.notification.poster, key), effects: &effects)
+        if value.retention.goesToAllSessions { effects.append(.exportEnded(key)) }
         noteValueRemoved(of: value.notification.poster, effects: &effects)
     }
 
@@ -235,8 +235,8 @@ extension DistributedCenter {
     }
 
     /// Returns the value of a key; nil for none, and for an expired one.
-    public func value(of kind: NotificationKey) -> Kept? {
-        guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return nil }
+    public func value(of key: NotificationKey) -> Kept? {
+        guard let value = retained[key], !value.isOver(at: clock.uptime()) else { return nil }
         return Kept(notification: value.notification, retention: value.retention, expiryTime: nil)
     }
 

@@ -32,5 +32,5 @@ public struct NotificationKey: Hashable, Sendable {
 
 extension Notification {
     /// The key of this notification.
-    public var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
+    public var key: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 }

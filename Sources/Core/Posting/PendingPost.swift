@@ -40,7 +40,7 @@ public struct PendingPost {
     }
 
     /// The key of the notification.
-    var kind: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
+    var key: NotificationKey { NotificationKey(name: name, object: object, origin: identity?.origin) }
 
     /// The size that counts against the limits, in bytes.
     var byteCount: Int {

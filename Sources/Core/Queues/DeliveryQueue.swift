@@ -158,7 +158,7 @@ struct DeliveryQueue: ~Copyable {
     var heldPlaces: Int { held.places }
 
     /// The number of observers with an interval of a key.
-    func countOfMarks(of kind: NotificationKey) -> Int { intervals.countOfMarks(of: kind) }
+    func countOfMarks(of key: NotificationKey) -> Int { intervals.countOfMarks(of: key) }
 
     /// Calls `body` with each throttled notification and its waiting observers, in the order of the serials.
     func forEachThrottled(_ body: (Notification, [ObserverID]) -> Void) {
@@ -167,8 +167,8 @@ struct DeliveryQueue: ~Copyable {
 
     /// Returns the microseconds that a new notification would wait for the interval of an observer; nil when it would
     /// not wait.
-    func waitForInterval(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
-        intervals.wait(of: kind, for: observer, now: now)
+    func waitForInterval(of key: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
+        intervals.wait(of: key, for: observer, now: now)
     }
 
     /// Changes the throttled notifications. Another one may then be the next, so the blocked one is forgotten.
@@ -189,7 +189,7 @@ struct DeliveryQueue: ~Copyable {
         let before = throttledOnQuota
         let (admitted, hasReplaced) = intervals.admit(notification, for: intervalObservers, now: now)
         let isBlockedSizeReduced =
-            before.map { $0.byteCount > notification.byteCount && $0.kind == notification.kind && hasReplaced } ?? false
+            before.map { $0.byteCount > notification.byteCount && $0.key == notification.key && hasReplaced } ?? false
         if isBlockedSizeReduced { throttledOnQuota = nil }
         return (admitted, hasReplaced, isBlockedSizeReduced)
     }
@@ -201,14 +201,14 @@ struct DeliveryQueue: ~Copyable {
     /// The properties of a throttled notification that is blocked on the in-flight quota. It is a class, because every
     /// client has a field for it and hardly any client uses it.
     final class BlockedThrottled {
-        let kind: NotificationKey
+        let key: NotificationKey
         /// The size of the notification with its observers, in bytes.
         let byteCount: Int
         /// See ``Notification/expiry``.
         let expiry: Int64?
 
         init(_ notification: Notification, byteCount: Int) {
-            kind = notification.kind
+            key = notification.key
             expiry = notification.expiry
             self.byteCount = byteCount
         }

@@ -175,11 +175,11 @@ struct HeldQueue {
         let observers = observers.shared(with: last?.observers)
         let coalescing = coalescing?.shared(with: observers).shared(with: last?.coalescing)
         let before = count
-        if let coalescing, let place = newest[notification.kind], !isReleased(place) { replace(coalescing, in: place) }
+        if let coalescing, let place = newest[notification.key], !isReleased(place) { replace(coalescing, in: place) }
         let replaced = before - count
         let entry = Entry(notification: notification, observers: observers, coalescing: coalescing)
         let place = link(entry)
-        if coalescing != nil { newest[notification.kind] = place }
+        if coalescing != nil { newest[notification.key] = place }
         count += 1
         byteCount += entry.dueBytes + entry.coalescingBytes
         coalescingBytes += entry.coalescingBytes
@@ -296,8 +296,8 @@ struct HeldQueue {
 
     /// Notes that the entry at this place is no longer the newest of its key.
     private mutating func forgetNewest(_ entry: Entry, at place: Int32) {
-        let kind = entry.notification.kind
-        if newest[kind] == place { newest[kind] = nil }
+        let key = entry.notification.key
+        if newest[key] == place { newest[key] = nil }
     }
 
     /// Removes all places. The memory is kept for later entries, unless it is large.
@@ -360,12 +360,12 @@ struct HeldQueue {
                 "S1: coalescing observers are observers of the entry")
             guard !isReleased(entry) else { continue }
             try require(
-                newest[entry.notification.kind].flatMap { self.entry(at: $0) }?.notification.serial
+                newest[entry.notification.key].flatMap { self.entry(at: $0) }?.notification.serial
                     == entry.notification.serial, "S1: \(entry.notification.serial) is the newest of its key")
         }
         try require(
-            newest.entries.allSatisfy { kind, place in
-                entry(at: place).map { $0.notification.kind == kind && $0.coalescing != nil } ?? false
+            newest.entries.allSatisfy { key, place in
+                entry(at: place).map { $0.notification.key == key && $0.coalescing != nil } ?? false
             }, "S1: the newest notification of a key is held")
     }
 }

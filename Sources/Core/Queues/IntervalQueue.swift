@@ -60,7 +60,7 @@ struct IntervalQueue {
     /// The marks of one key and the notification that waits for them.
     private final class Entry {
         /// The hash of the notification key.
-        let key: Int
+        let hash: Int
         /// The notification that the waiting observers get; nil when no observer waits.
         var newest: Notification?
         /// In the order of the observer IDs, so that a mark is found by binary search.
@@ -77,15 +77,15 @@ struct IntervalQueue {
         /// The number of the entry in the list of idle entries; 0 for an entry that is not idle.
         var idleNumber: UInt64 = 0
 
-        init(key: Int) {
-            self.key = key
+        init(hash: Int) {
+            self.hash = hash
         }
     }
 
     /// An element of ``order``: a waiting notification by its serial, and the entry that had it.
     private struct OrderElement {
         let serial: UInt64
-        let key: Int
+        let hash: Int
     }
 
     /// The scheduled check of an entry: at this time an interval ends. Checks of the same time are in the order of
@@ -93,7 +93,7 @@ struct IntervalQueue {
     private struct ScheduledCheck: Comparable {
         let time: Int64
         let serial: UInt64
-        let key: Int
+        let hash: Int
 
         static func < (left: ScheduledCheck, right: ScheduledCheck) -> Bool {
             (left.time, left.serial) < (right.time, right.serial)
@@ -128,7 +128,7 @@ struct IntervalQueue {
     private var scheduledChecks = PriorityQueue<ScheduledCheck>()
     /// The idle entries, in the order in which they became idle. An element is obsolete when its entry has got another
     /// number, or none.
-    private var idle = Deque<(key: Int, place: UInt64)>()
+    private var idle = Deque<(hash: Int, place: UInt64)>()
     /// The last number that an idle entry has got.
     private var lastIdleNumber: UInt64 = 0
     /// The number of waiting notifications, and their size in bytes.
@@ -176,7 +176,7 @@ struct IntervalQueue {
             if flushCursor != nil { return 0 }
             while let first = scheduledChecks.first {
                 // Obsolete checks before it are removed.
-                if let entry = entries[first.key], entry.newest != nil, entry.check == first.time { return first.time }
+                if let entry = entries[first.hash], entry.newest != nil, entry.check == first.time { return first.time }
                 meter.count()
                 scheduledChecks.popFirst()
             }
@@ -193,12 +193,12 @@ struct IntervalQueue {
     }
 
     /// Returns the hash of a notification key, by which its entry is found.
-    private static func key(_ kind: NotificationKey) -> Int { kind.hashValue }
+    private static func hash(_ key: NotificationKey) -> Int { key.hashValue }
 
     /// Returns the entry of a key. A new entry is not stored before ``store(_:newest:changed:)``.
-    private func entry(_ kind: NotificationKey) -> Entry {
-        let key = Self.key(kind)
-        return entries[key] ?? Entry(key: key)
+    private func entry(_ key: NotificationKey) -> Entry {
+        let hash = Self.hash(key)
+        return entries[hash] ?? Entry(hash: hash)
     }
 
     // MARK: Waiting
@@ -207,16 +207,16 @@ struct IntervalQueue {
     /// wait for it.
     ///
     /// - Parameters:
-    ///   - wishes: in the order of the observer IDs.
+    ///   - intervalObservers: in the order of the observer IDs.
     ///   - now: ``Clock/uptime``.
     /// - Returns: the observers that get it now, and whether it replaced an older waiting notification.
     mutating func admit(
         _ notification: Notification, for intervalObservers: [IntervalObserver], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
-        let entry = entry(notification.kind)
+        let entry = entry(notification.key)
         // Another key with the same hash uses the entry. The intervals of this key are unknown, so all observers get
         // the notification.
-        if let newest = entry.newest, newest.kind != notification.kind {
+        if let newest = entry.newest, newest.key != notification.key {
             return (intervalObservers.map(\.observer), false)
         }
         let serialBefore = entry.newest?.serial
@@ -239,13 +239,13 @@ struct IntervalQueue {
     /// Begins the intervals of observers that get a notification without regard to their intervals, such as observers
     /// of a suspended client. These observers no longer wait for an older notification of the key.
     ///
-    /// - Parameter wishes: in the order of the observer IDs.
+    /// - Parameter intervalObservers: in the order of the observer IDs.
     /// - Returns: the observers that waited for an older notification.
     mutating func begin(_ notification: Notification, for intervalObservers: [IntervalObserver], now: Int64)
         -> [ObserverID]
     {
-        let entry = entry(notification.kind)
-        if let newest = entry.newest, newest.kind != notification.kind { return [] }
+        let entry = entry(notification.key)
+        if let newest = entry.newest, newest.key != notification.key { return [] }
         let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
         var replaced: [ObserverID] = []
         let changed = merge(intervalObservers, into: entry) { mark, intervalObserver in
@@ -262,8 +262,8 @@ struct IntervalQueue {
     /// Restores a notification that waited in an earlier process (E3). It is due at once, as the ends of the intervals
     /// are not in the recovery log.
     mutating func restore(_ notification: Notification, for intervalObservers: [IntervalObserver]) {
-        let entry = entry(notification.kind)
-        if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
+        let entry = entry(notification.key)
+        if let newest = entry.newest, newest.key != notification.key || newest.serial >= notification.serial {
             return
         }
         let changed = merge(intervalObservers, into: entry) { _, intervalObserver in
@@ -319,7 +319,7 @@ struct IntervalQueue {
         meter.count(2)
         let moreWaiting = (mark.waits ? 1 : 0) - (before?.waits == true ? 1 : 0)
         entry.waiting += moreWaiting
-        if entries[entry.key] === entry {
+        if entries[entry.hash] === entry {
             markCount += isThere ? 0 : 1
             waitingCount += moreWaiting
         }
@@ -331,7 +331,7 @@ struct IntervalQueue {
     /// is stored.
     private mutating func countMarks(of entry: Entry, _ before: (marks: Int, waiting: Int)) {
         entry.waiting = entry.marks.count(where: \.waits)
-        guard entries[entry.key] === entry else { return }
+        guard entries[entry.hash] === entry else { return }
         markCount += entry.marks.count - before.marks
         waitingCount += entry.waiting - before.waiting
     }
@@ -376,7 +376,7 @@ struct IntervalQueue {
         var again: [ScheduledCheck] = []
         while hasCapacity, let first = scheduledChecks.first, first.time <= now {
             scheduledChecks.popFirst()
-            guard let entry = entries[first.key], let newest = entry.newest, entry.check == first.time else {
+            guard let entry = entries[first.hash], let newest = entry.newest, entry.check == first.time else {
                 meter.count()
                 continue
             }
@@ -386,7 +386,7 @@ struct IntervalQueue {
             case false?: scheduleCheck(entry)
             case nil:
                 entry.check = now + Self.pause
-                again.append(ScheduledCheck(time: entry.check, serial: newest.serial, key: entry.key))
+                again.append(ScheduledCheck(time: entry.check, serial: newest.serial, hash: entry.hash))
             }
         }
         for check in again { scheduledChecks.insert(check) }
@@ -407,7 +407,7 @@ struct IntervalQueue {
             guard place.serial <= end else { break }
             meter.count()
             guard hasCapacity() else { return flushCursor = cursor }
-            guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
+            guard isThere(place), let entry = entries[place.hash], let newest = entry.newest else { continue }
             switch check(entry, newest) {
             // The cursor stays before this notification until it is taken, so that it is found again.
             case true?: isFirst = false
@@ -430,8 +430,8 @@ struct IntervalQueue {
     }
 
     /// Ends the waiting of observers to which the notification is sent now. Their intervals begin anew.
-    mutating func take(_ kind: NotificationKey, for observers: [ObserverID], now: Int64) {
-        change(kind, for: observers) { mark in
+    mutating func take(_ key: NotificationKey, for observers: [ObserverID], now: Int64) {
+        change(key, for: observers) { mark in
             mark.waits = false
             mark.end = now + mark.interval
         }
@@ -439,15 +439,15 @@ struct IntervalQueue {
 
     /// Ends the waiting of observers without a new interval, as an earlier process sent the notification, or it has
     /// expired.
-    mutating func forget(_ kind: NotificationKey, for observers: [ObserverID]) {
-        change(kind, for: observers) { $0.waits = false }
+    mutating func forget(_ key: NotificationKey, for observers: [ObserverID]) {
+        change(key, for: observers) { $0.waits = false }
     }
 
     /// Changes the marks of these observers, if a notification of this key waits.
     private mutating func change(
-        _ kind: NotificationKey, for observers: [ObserverID], _ body: (inout Mark) -> Void
+        _ key: NotificationKey, for observers: [ObserverID], _ body: (inout Mark) -> Void
     ) {
-        guard let entry = entries[Self.key(kind)], let newest = entry.newest, newest.kind == kind else { return }
+        guard let entry = entries[Self.hash(key)], let newest = entry.newest, newest.key == key else { return }
         let before = (entry.marks.count, entry.waiting)
         meter.count(observers.count + entry.marks.count)
         if observers.count == 1 {
@@ -478,7 +478,7 @@ struct IntervalQueue {
     /// - Returns: the notification and the observers that lose it.
     mutating func popOldest() -> (notification: Notification, observers: [ObserverID])? {
         dropGone()
-        guard let place = order.first, let entry = entries[place.key], let newest = entry.newest else { return nil }
+        guard let place = order.first, let entry = entries[place.hash], let newest = entry.newest else { return nil }
         meter.count(2 * entry.marks.count)
         let observers = entry.marks.filter(\.waits).map(\.observer)
         endWaiting(of: entry)
@@ -514,12 +514,12 @@ struct IntervalQueue {
     // MARK: Queries
 
     /// The number of observers with an interval of this key.
-    func countOfMarks(of kind: NotificationKey) -> Int { entries[Self.key(kind)]?.marks.count ?? 0 }
+    func countOfMarks(of key: NotificationKey) -> Int { entries[Self.hash(key)]?.marks.count ?? 0 }
 
     /// Returns the microseconds that a new notification would wait for the interval of an observer; nil when it would
     /// not wait.
-    func wait(of kind: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
-        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
+    func wait(of key: NotificationKey, for observer: ObserverID, now: Int64) -> Int64? {
+        guard let entry = entries[Self.hash(key)], entry.newest.map({ $0.key == key }) ?? true,
             let place = place(of: observer, in: entry.marks)
         else { return nil }
         meter.count()
@@ -532,7 +532,7 @@ struct IntervalQueue {
     func forEach(_ body: (Notification, [ObserverID]) -> Void) {
         meter.count(order.count)
         for place in order where isThere(place) {
-            guard let entry = entries[place.key], let newest = entry.newest else { continue }
+            guard let entry = entries[place.hash], let newest = entry.newest else { continue }
             meter.count(entry.marks.count)
             body(newest, entry.marks.filter(\.waits).map(\.observer))
         }
@@ -549,7 +549,7 @@ struct IntervalQueue {
         let before = entry.newest
         let newest = entry.waiting > 0 ? newest : nil
         entry.newest = newest
-        if entries.updateValue(entry, forKey: entry.key) == nil {
+        if entries.updateValue(entry, forKey: entry.hash) == nil {
             markCount += entry.marks.count
             waitingCount += entry.waiting
         }
@@ -561,7 +561,7 @@ struct IntervalQueue {
             if let newest {
                 count += 1
                 byteCount += newest.byteCount
-                order.append(OrderElement(serial: newest.serial, key: entry.key))
+                order.append(OrderElement(serial: newest.serial, hash: entry.hash))
             }
         }
         if newest != nil {
@@ -587,7 +587,7 @@ struct IntervalQueue {
         }
         guard entry.check != first else { return }
         entry.check = first
-        scheduledChecks.insert(ScheduledCheck(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
+        scheduledChecks.insert(ScheduledCheck(time: first, serial: entry.newest?.serial ?? 0, hash: entry.hash))
     }
 
     /// Appends an entry without a waiting notification to the idle entries. An entry without marks is forgotten.
@@ -604,18 +604,18 @@ struct IntervalQueue {
         guard entry.idleNumber == 0 else { return }
         lastIdleNumber += 1
         entry.idleNumber = lastIdleNumber
-        idle.append((entry.key, lastIdleNumber))
+        idle.append((entry.hash, lastIdleNumber))
     }
 
     /// The number of idle entries: each entry without a waiting notification.
     private var idleCount: Int { entries.count - count }
 
     /// Whether an element of ``idle`` is not obsolete.
-    private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idleNumber == place.place }
+    private func isIdle(_ place: (hash: Int, place: UInt64)) -> Bool { entries[place.hash]?.idleNumber == place.place }
 
     /// Removes an idle entry with its marks.
     private mutating func forget(_ entry: Entry) {
-        entries[entry.key] = nil
+        entries[entry.hash] = nil
         markCount -= entry.marks.count
         if entries.capacity > 1024, entries.count < entries.capacity / 8 {
             meter.count(entries.count)
@@ -628,27 +628,27 @@ struct IntervalQueue {
     private mutating func dropStale() {
         if idle.count > 2 * idleCount + 64 {
             meter.count(idle.count)
-            idle.removeAll { [entries] place in entries[place.key]?.idleNumber != place.place }
+            idle.removeAll { [entries] place in entries[place.hash]?.idleNumber != place.place }
         }
         if order.count > 2 * count + 64 {
             meter.count(order.count)
-            order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
+            order.removeAll { [entries] in entries[$0.hash]?.newest?.serial != $0.serial }
         }
         if scheduledChecks.count > 2 * count + 64 {
             meter.count(scheduledChecks.count)
             // An entry may have two checks of the same time; one stays.
             var kept: Set<Int> = []
             scheduledChecks.removeAll { [entries] check in
-                guard let entry = entries[check.key], entry.newest != nil, entry.check == check.time else {
+                guard let entry = entries[check.hash], entry.newest != nil, entry.check == check.time else {
                     return true
                 }
-                return !kept.insert(check.key).inserted
+                return !kept.insert(check.hash).inserted
             }
         }
     }
 
     /// Whether an element of ``order`` is not obsolete.
-    private func isThere(_ place: OrderElement) -> Bool { entries[place.key]?.newest?.serial == place.serial }
+    private func isThere(_ place: OrderElement) -> Bool { entries[place.hash]?.newest?.serial == place.serial }
 
     /// Removes obsolete elements from the front of ``order``.
     private mutating func dropGone() {
@@ -664,7 +664,7 @@ struct IntervalQueue {
         var left = 4
         while let place = idle.first {
             meter.count()
-            guard isIdle(place), let entry = entries[place.key] else {
+            guard isIdle(place), let entry = entries[place.hash] else {
                 _ = idle.popFirst()
                 continue
             }
@@ -685,7 +685,7 @@ struct IntervalQueue {
         let before = entries.count
         while let place = idle.popFirst() {
             meter.count()
-            if isIdle(place), let entry = entries[place.key] { forget(entry) }
+            if isIdle(place), let entry = entries[place.hash] { forget(entry) }
         }
         return entries.count < before
     }
@@ -705,22 +705,22 @@ struct IntervalQueue {
         try require(
             order.count <= 2 * count + 64 && scheduledChecks.count <= 2 * count + 64,
             "E4: obsolete elements are bounded")
-        let looked = Set(scheduledChecks.unordered.map { [Int64($0.key), $0.time] })
-        let resting = Set(idle.filter(isIdle).map(\.key))
-        for (key, entry) in entries {
+        let looked = Set(scheduledChecks.unordered.map { [Int64($0.hash), $0.time] })
+        let resting = Set(idle.filter(isIdle).map(\.hash))
+        for (hash, entry) in entries {
             try require(
-                key == entry.key && entry.waiting == entry.marks.count(where: \.waits)
+                hash == entry.hash && entry.waiting == entry.marks.count(where: \.waits)
                     && (entry.waiting > 0) == (entry.newest != nil),
                 "R5: a notification is stored exactly while observers wait")
             try require(
                 zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.observer < $1.observer },
                 "R5: an observer has one interval for each key")
             guard entry.newest != nil else {
-                try require(resting.contains(key), "E4: an entry without a notification is in the idle list")
+                try require(resting.contains(hash), "E4: an entry without a notification is in the idle list")
                 continue
             }
             try require(
-                looked.contains([Int64(key), entry.check]), "R5: each throttled notification has a scheduled check")
+                looked.contains([Int64(hash), entry.check]), "R5: each throttled notification has a scheduled check")
         }
     }
 }

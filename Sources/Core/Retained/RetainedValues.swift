@@ -17,7 +17,7 @@ struct RetainedValues {
             self.object = ExactText(object)
         }
 
-        init(_ kind: NotificationKey) { self.init(kind.name, kind.object) }
+        init(_ key: NotificationKey) { self.init(key.name, key.object) }
     }
 
     private let meter: StepMeter
@@ -123,7 +123,7 @@ struct RetainedValues {
 
     var snapshot: Snapshot { Snapshot(values: values, order: order) }
 
-    subscript(kind: NotificationKey) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
+    subscript(key: NotificationKey) -> RetainedValue? { serials[key].flatMap { values[$0] } }
 
     /// Whether a value with this serial may be stored: only if it is newer than all present values.
     func mayPut(_ serial: UInt64) -> Bool { order.last.map { $0 < serial } ?? true }
@@ -135,14 +135,14 @@ struct RetainedValues {
         let notification = value.notification
         let serial = notification.serial
         invariant(mayPut(serial), "R2: values are kept in the order of their serials")
-        let kind = notification.kind
-        let replaced = remove(kind)
-        addToOutsidePairs(kind, serial)
-        serials[kind] = serial
+        let key = notification.key
+        let replaced = remove(key)
+        addToOutsidePairs(key, serial)
+        serials[key] = serial
         values[serial] = value
         order.insert(serial)
-        names[ExactText(kind.name), default: SortedSet()].insert(serial)
-        objects[ExactText(kind.object), default: SortedSet()].insert(serial)
+        names[ExactText(key.name), default: SortedSet()].insert(serial)
+        objects[ExactText(key.object), default: SortedSet()].insert(serial)
         if value.isWhileConnected { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
         if value.retention.goesToAllSessions { forSessions.insert(serial) }
         payers[value.payer.name, default: (value.payer, SortedSet())].serials.insert(serial)
@@ -160,7 +160,7 @@ struct RetainedValues {
 
     /// Adds a value to the amounts of its payer and origin, or with sign -1 subtracts it.
     private mutating func charge(_ value: RetainedValue, _ sign: Int) {
-        let payerOrigin = PayerOrigin(value.payer.name, value.notification.kind.origin)
+        let payerOrigin = PayerOrigin(value.payer.name, value.notification.key.origin)
         var share = shares[payerOrigin] ?? Share()
         share.count += sign
         share.byteCount += sign * value.byteCount
@@ -216,44 +216,44 @@ struct RetainedValues {
     /// Whether a value is included in ``share(of:from:)`` of this payer and of the value's origin.
     func isCounted(_ value: RetainedValue, for payer: Peer?) -> Bool {
         value.payer === payer
-            || value.notification.kind.origin?.host != nil && departed.contains(value.payer.name)
+            || value.notification.key.origin?.host != nil && departed.contains(value.payer.name)
     }
 
     /// Adds a new value to the index ``outsidePairs``, if its name and object have a value from outside.
-    private mutating func addToOutsidePairs(_ kind: NotificationKey, _ serial: UInt64) {
-        guard kind.origin != nil || !outsidePairs.isEmpty else { return }
-        let pair = Pair(kind)
+    private mutating func addToOutsidePairs(_ key: NotificationKey, _ serial: UInt64) {
+        guard key.origin != nil || !outsidePairs.isEmpty else { return }
+        let pair = Pair(key)
         if outsidePairs[pair] != nil {
             outsidePairs[pair]!.insert(serial)
-        } else if kind.origin != nil {
-            outsidePairs[pair] = SortedSet(sorted: [local(kind), serial].compactMap(\.self))
+        } else if key.origin != nil {
+            outsidePairs[pair] = SortedSet(sorted: [local(key), serial].compactMap(\.self))
         }
     }
 
     /// Removes a value from that index.
-    private mutating func removeFromOutsidePairs(_ kind: NotificationKey, _ serial: UInt64) {
-        let pair = Pair(kind)
+    private mutating func removeFromOutsidePairs(_ key: NotificationKey, _ serial: UInt64) {
+        let pair = Pair(key)
         guard !outsidePairs.isEmpty, outsidePairs[pair] != nil else { return }
         outsidePairs[pair]!.remove(serial)
         let left = outsidePairs[pair]!
-        if left.isEmpty || (left.count == 1 && left.last == local(kind)) { outsidePairs[pair] = nil }
+        if left.isEmpty || (left.count == 1 && left.last == local(key)) { outsidePairs[pair] = nil }
     }
 
     /// The serial of this session's value with the same name and object; nil for none.
-    private func local(_ kind: NotificationKey) -> UInt64? {
-        serials[NotificationKey(name: kind.name, object: kind.object)]
+    private func local(_ key: NotificationKey) -> UInt64? {
+        serials[NotificationKey(name: key.name, object: key.object)]
     }
 
     /// Removes the value of a key and returns it; nil for none.
-    mutating func remove(_ kind: NotificationKey) -> RetainedValue? {
-        guard let serial = serials.removeValue(forKey: kind), let value = values.removeValue(forKey: serial) else {
+    mutating func remove(_ key: NotificationKey) -> RetainedValue? {
+        guard let serial = serials.removeValue(forKey: key), let value = values.removeValue(forKey: serial) else {
             return nil
         }
         meter.count()
-        removeFromOutsidePairs(kind, serial)
+        removeFromOutsidePairs(key, serial)
         order.remove(serial)
-        Self.remove(serial, of: ExactText(kind.name), in: &names)
-        Self.remove(serial, of: ExactText(kind.object), in: &objects)
+        Self.remove(serial, of: ExactText(key.name), in: &names)
+        Self.remove(serial, of: ExactText(key.object), in: &objects)
         if value.isWhileConnected { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
         if value.retention.goesToAllSessions { forSessions.remove(serial) }
         charge(value, -1)
@@ -382,24 +382,24 @@ struct RetainedValues {
             Dictionary(grouping: values, by: \.payer.name).mapValues(numbers) == payers.mapValues(\.serials),
             "E4: values are counted for their payers")
         try require(
-            Dictionary(grouping: values) { PayerOrigin($0.payer.name, $0.notification.kind.origin) }
+            Dictionary(grouping: values) { PayerOrigin($0.payer.name, $0.notification.key.origin) }
                 .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
             "R6: values are counted for their payer and origin")
-        let ofMachines = values.filter { $0.notification.kind.origin?.host != nil }
+        let ofMachines = values.filter { $0.notification.key.origin?.host != nil }
         try require(
             Dictionary(grouping: ofMachines, by: \.payer.name)
-                .mapValues { Set($0.map { ExactText($0.notification.kind.origin!.host!) }) } == machines
+                .mapValues { Set($0.map { ExactText($0.notification.key.origin!.host!) }) } == machines
                 && Set(payers.filter { !$1.peer.isKnown }.keys) == departed
                 && Dictionary(grouping: ofMachines.filter { !$0.payer.isKnown }) {
-                    ExactText($0.notification.kind.origin!.host!)
+                    ExactText($0.notification.key.origin!.host!)
                 }.mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == departedShares,
             "R6: values of machines whose payers have left are counted")
         for value in values {
             try require(
-                serials[value.notification.kind] == value.notification.serial, "R1: a value is found by its name")
+                serials[value.notification.key] == value.notification.serial, "R1: a value is found by its name")
         }
-        let pairs = Dictionary(grouping: values) { Pair($0.notification.kind) }
-            .filter { $0.value.contains { $0.notification.kind.origin != nil } }
+        let pairs = Dictionary(grouping: values) { Pair($0.notification.key) }
+            .filter { $0.value.contains { $0.notification.key.origin != nil } }
         try require(
             pairs.mapValues(numbers) == outsidePairs,
             "G3: names and objects with values from outside are indexed")

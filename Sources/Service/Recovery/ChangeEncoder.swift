@@ -114,12 +114,12 @@ struct ChangeEncoder {
             begin(.throttled, name)
             records.append(notification.serial)
             append(observers, of: name, to: &records)
-        case .throttleEnded(let client, let kind, let observers):
+        case .throttleEnded(let client, let key, let observers):
             begin(.throttleEnded, client)
-            records.append(kind.name)
-            records.append(kind.object)
+            records.append(key.name)
+            records.append(key.object)
             append(observers, of: client, to: &records)
-            if let origin = kind.origin { records.append(origin) }
+            if let origin = key.origin { records.append(origin) }
         case .flushed(let name): begin(.flushed, name)
         case .popped(let name, let lane):
             begin(.popped, name)
@@ -137,11 +137,11 @@ struct ChangeEncoder {
             begin(.retained, notification.poster)
             records.append(notification.serial)
             records.append(retention)
-        case .unretained(let poster, let kind):
+        case .unretained(let poster, let key):
             begin(.unretained, poster)
-            records.append(kind.name)
-            records.append(kind.object)
-            if let origin = kind.origin { records.append(origin) }
+            records.append(key.name)
+            records.append(key.object)
+            if let origin = key.origin { records.append(origin) }
         case .replays(let name, let replays):
             begin(.replays, name)
             records.append(replays.observer.rawValue)

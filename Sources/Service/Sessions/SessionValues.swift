@@ -68,7 +68,7 @@ struct SessionValues {
     /// Takes a value of a session: a new post, or a value in a replay.
     ///
     /// - Parameters:
-    ///   - kind: the key of the value.
+    ///   - key: the key of the value.
     ///   - isReplayed: whether the value is part of a replay, and was posted earlier.
     /// - Returns: whether the value is imported, so that the session is its owner. A replayed value does not replace the
     ///   value of another present session of the user.
@@ -122,7 +122,7 @@ struct SessionValues {
     /// Whether an imported value ends, because no session of its user has it.
     ///
     /// - Parameters:
-    ///   - kind: the key of the value.
+    ///   - key: the key of the value.
     ///   - retention: the retention of the value.
     ///   - presence: the replays of the sessions of its user.
     ///   - isSettled: whether all present sessions have had time to announce themselves.
@@ -160,7 +160,7 @@ struct SessionValues {
     /// Removes claims on ended values, and claims of sessions that have been absent for ``grace``.
     ///
     /// - Parameters:
-    ///   - kinds: the keys of the imported values that exist.
+    ///   - keys: the keys of the imported values that exist.
     ///   - now: the time in microseconds.
     /// - Returns: the time at which the next absence reaches ``grace``, in microseconds; nil for none.
     mutating func clean(keeping keys: Set<NotificationKey>, now: Int64) -> Int64? {

@@ -40,9 +40,9 @@ final class Sessions {
         /// As ``DistributedCenter/valueForSessions(after:through:)``.
         func valueForSessions(after: UInt64, through: UInt64) -> (value: ExportedNotification, serial: UInt64)?
         /// As ``DistributedCenter/value(of:)``.
-        func value(of kind: NotificationKey) -> DistributedCenter.Kept?
+        func value(of key: NotificationKey) -> DistributedCenter.Kept?
         /// Removes imported values that have ended.
-        func remove(_ kinds: ArraySlice<NotificationKey>)
+        func remove(_ keys: ArraySlice<NotificationKey>)
         /// Reports the loss of notifications of other sessions to the observers that they would have reached.
         func lose(_ entries: [LostSignal.Entry])
     }
@@ -154,8 +154,8 @@ final class Sessions {
     }
 
     /// Sends the end of a retained value to the sessions that may have it.
-    func exportEnded(_ kind: NotificationKey) {
-        if rules.exports(kind.name) { systemBusSession?.exportEnded(kind) }
+    func exportEnded(_ key: NotificationKey) {
+        if rules.exports(key.name) { systemBusSession?.exportEnded(key) }
     }
 
     // MARK: Connection to the system bus
@@ -264,10 +264,10 @@ final class Sessions {
             if PlantedFault.strikes(.importExported) { options.goesToAllSessions = true }
         #endif
         let identity = try identity(of: userID)
-        let kind = NotificationKey(name: notification.name, object: notification.object, origin: identity.origin)
+        let key = NotificationKey(name: notification.name, object: notification.object, origin: identity.origin)
         let isKept = notification.options.isKept
-        let isWanted = options.retention == nil || values.claim(kind, for: peer, isReplayed: isKept)
-        if !isKept || isWanted && !isSame(center.value(of: kind), notification, options) {
+        let isWanted = options.retention == nil || values.claim(key, for: peer, isReplayed: isKept)
+        if !isKept || isWanted && !isSame(center.value(of: key), notification, options) {
             try post(Imported(notification: notification, options: options, identity: identity))
             counts.received += 1
         }
@@ -293,12 +293,12 @@ final class Sessions {
     /// Takes the end of a session's value. Another session of the user may have a value with the same key, which follows.
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
-        let kind = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
-        switch values.release(kind, by: peer) {
+        let key = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
+        switch values.release(key, by: peer) {
         case .stays: break
         case .follows(let other): systemBusSession?.askForValues(other)
         // The value of this key may no longer be the imported one, if a program here has posted another one since.
-        case .ends: if center.value(of: kind)?.retention.isFromSession == true { center.remove([kind]) }
+        case .ends: if center.value(of: key)?.retention.isFromSession == true { center.remove([key]) }
         }
     }
 
@@ -326,17 +326,17 @@ final class Sessions {
         let (now, kept) = (now, center.valuesFromSessions)
         maxValues = max(Self.leastValues, kept.count)
         for peer in values.takeFollowers(now: now) { systemBusSession?.askForValues(peer) }
-        let next = values.clean(keeping: Set(kept.map(\.notification.kind)), now: now)
+        let next = values.clean(keeping: Set(kept.map(\.notification.key)), now: now)
         var users: [String: (id: UInt32, presence: SessionValues.Presence)] = [:]
         for userID in rules.imports.keys {
             guard let user = (try? identity(of: userID))?.origin?.user else { continue }
             users[user] = (userID, systemBusSession?.presence(of: userID) ?? SessionValues.Presence())
         }
-        let over = kept.map { ($0.notification.kind, $0.retention) }.filter { kind, retention in
-            guard let user = kind.origin?.user.flatMap({ users[$0] }), rules.keeps(kind.name, of: user.id) else {
+        let over = kept.map { ($0.notification.key, $0.retention) }.filter { key, retention in
+            guard let user = key.origin?.user.flatMap({ users[$0] }), rules.keeps(key.name, of: user.id) else {
                 return true
             }
-            return values.isOver(kind, retention, user.presence, isSettled: now >= settled, now: now)
+            return values.isOver(key, retention, user.presence, isSettled: now >= settled, now: now)
         }.map(\.0)
         center.remove(over.prefix(Self.maxRemovedAtOnce))
         if over.count > Self.maxRemovedAtOnce { checkValues(after: 0) }

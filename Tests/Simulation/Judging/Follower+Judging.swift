@@ -43,7 +43,7 @@ extension Follower {
                 "G4", "\(name) was told of \(Self.text(wanted)), and others observe \(Self.text(observed))")
         }
         var kept: Set<NotificationKey> = []
-        center.forEachRememberedChange { if case .retained(let value, _) = $0 { kept.insert(value.kind) } }
+        center.forEachRememberedChange { if case .retained(let value, _) = $0 { kept.insert(value.key) } }
         // Nobody is told that its own have gone.
         let own = Set(ledger.posts.lazy.filter { $0.poster == name }.map(\.plan.kind))
         for value in listed where !own.contains(ValueKind(value)) {
