@@ -61,6 +61,7 @@ final class ActivityTracker {
 
     private let processes: any ProcessTable
     private let lookups: ProcessLookups
+    /// Reports the changed activity of a client to the service.
     private let tell: (ClientName, Activity) -> Void
     /// Asks the bus for the process that owns a well-known name.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
@@ -266,6 +267,7 @@ final class ActivityTracker {
     /// Returns the owner of a window, as far as it is known at once.
     ///
     /// - Parameters:
+    ///   - party: The process or the application that the desktop reports for the window.
     ///   - before: The previous owner, which is kept during the lookup of its process.
     ///   - completion: Called later if the owner was not known at once.
     private func owner(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A text that follows a syntax of the D-Bus specification, such as a bus name or an object path. libdbus treats a
-/// malformed text as a programming error. Therefore a text from outside is checked once, and has a type of its own from
-/// then on.
+/// malformed text as a programming error, and may end the process. Therefore a text from outside is checked once, by
+/// ``init(rawValue:)``. From then on its type shows that it is valid.
 public protocol BusSyntax: RawRepresentable, Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral
 where RawValue == String, StringLiteralType == String {
     /// Takes a text without a check, because the caller has checked it. Only this module and `CarillonDBus` may use it;

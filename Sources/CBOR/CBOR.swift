@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A CBOR data item (RFC 8949), with its parser and encoder. The bridge uses it for the payload of MQTT messages.
 ///
-/// An integer keeps the width of its encoding. A number with a longer encoding than necessary thus keeps its type.
+/// An integer keeps the width of its encoding. Between bridges the width states the type of the integer: an `Int32` of
+/// 5 is encoded in four bytes, although one byte would do, and is an `Int32` again when it is read.
 public indirect enum CBOR: Hashable, Sendable {
     /// The number of bytes of an integer in its encoding. A number of 0 to 23 is in the initial byte, and counts as one
     /// byte.

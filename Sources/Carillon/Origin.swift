@@ -20,7 +20,7 @@ public struct Origin: Hashable, Sendable {
     /// Whether it is a retained value that existed before the observer was registered (R2), with `retained` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isRetained = false
-    /// Whether it was posted as the retained value of its name and object (R1), with `kept` among the
+    /// Whether it was posted as the retained value of its name, object and origin (R1), with `kept` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isKept = false
     /// Whether it is retained only until its poster leaves the bus, with `while-connected` among the

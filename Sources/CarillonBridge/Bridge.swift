@@ -309,7 +309,9 @@ package final class Bridge {
         for test in due { test(instance) }
     }
 
-    /// The method that removes everything that the broker and the session keep of a host: `carillon bridge forget`.
+    /// The method that removes everything that the broker and the session keep of a host: `carillon bridge forget`. It
+    /// refuses an invalid host, this host, and a host that is online. Then the crossing removes the values, and the
+    /// reply follows when the broker has answered.
     private var forgetMethod: Interface.Method {
         let arguments = [Interface.Argument("host", "s"), Interface.Argument("user", "s")]
         let result = Interface.Argument("result", "a{sv}", qtType: "QVariantMap")

@@ -93,6 +93,9 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     ///   value is unknown.
     /// - The bridge is also off if a line can't be parsed or its group is unknown, because such a line may stand for
     ///   any key.
+    /// - An unknown key of `[Limits]` is ignored, because this group has only limits, and those of the other files
+    ///   still apply. A limit with an invalid or higher value is ignored as well.
+    /// - The keys `cbor` and `absence-expiry`, and `presence=true`, are ignored, because they restrict nothing.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
@@ -109,6 +112,7 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
             case .presence where entry.value != "true": followsPresence = false
             case .presence, .binaryNames, .absenceExpiry: break
             case .queue, .queueBytes, .inFlight, .receiveMaximum, .subscriptions:
+                // A copy takes the entry; the lower of both limits applies.
                 var other = self
                 guard (try? other.apply(entry, of: file)) != nil else { break }
                 queue.count = min(queue.count, other.queue.count)

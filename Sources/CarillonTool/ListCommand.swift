@@ -91,6 +91,7 @@ enum ListCommand {
     ///   - last: the last received observer of the first client. The service lists observers in pages, and an empty page is
     ///     the end.
     ///   - rows: the rows so far.
+    ///   - show: receives all rows in the end.
     private static func collect(
         of clients: [String], after last: ObserverID = ObserverID(rawValue: 0), on session: CommandSession,
         rows: [Row] = [], show: @escaping @Sendable ([Row], CommandSession) -> Void

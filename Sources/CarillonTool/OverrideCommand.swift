@@ -24,8 +24,12 @@ enum OverrideCommand {
             done: "override revoked")
     }
 
+    /// Runs one of the three commands.
+    ///
     /// - Parameters:
+    ///   - command: the name of the command.
     ///   - isSuspended: the override; nil revokes it.
+    ///   - summary: the first line of the help.
     ///   - done: the first word of the output for each client.
     private static func run(
         _ arguments: [String], _ command: String, _ isSuspended: Bool?, _ summary: String, done: String

@@ -35,6 +35,9 @@ enum StatisticsText {
     }
 
     /// Returns the meaning of a counter in one line; empty for a counter that this command does not know.
+    ///
+    /// The texts name the signal `Dropped` and the configuration key `state-bytes`, the maximum size of the state that
+    /// the service saves for the next service.
     static func help(of key: String) -> String {
         switch StatisticsKey(rawValue: key) {
         case .clients: "programs that observe, or have reported their state"

@@ -159,7 +159,7 @@ public struct Outbox<Request> {
         }
     }
 
-    /// Adds a waiting request to the counts, or removes it from them.
+    /// Adds a waiting request to the counts (`sign` 1), or removes it from them (`sign` -1).
     private mutating func count(_ kind: Kind, _ byteCount: Int, by sign: Int) {
         if kind.isPost { waitingPosts += sign }
         if !kind.mayBatch { waitingUrgently += sign }
@@ -232,6 +232,7 @@ public struct Outbox<Request> {
             hold = .batch
             return nil
         }
+        // Take one request, or all posts at the head of the queue that fit into a batch and the window.
         let maxRequests = areTogether ? Self.maxTogether : 1
         var requests: [Request] = []
         var (bytes, wantsAnswer) = (0, false)

@@ -23,7 +23,8 @@ public protocol ServiceReceiver: Sendable {
     func mayHaveLostPosts(_ count: Int, because reason: String)
     /// Reports that the service refused a registration, or has revoked it by its policy.
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
-    /// Reports that the service refuses the details that the program requested (P1).
+    /// Reports that the service refuses the details that the program requested (P1): the information about each
+    /// notification beside its content, such as its poster or time. Notifications then arrive without them.
     func detailsRefused(because error: ServiceError)
     /// Reports that the service suspended or resumed this program.
     ///

@@ -4,8 +4,8 @@
 ///
 /// A `Dictionary` that is full moves all entries to a table of twice the size. For a quarter of a million texts this
 /// takes about 80 ms in a single call. Here a dictionary with more than 2048 entries is split into 128 parts by the
-/// hashes of the keys, and each part grows alone. A smaller one is a single `Dictionary`. Memory is released while
-/// entries are removed.
+/// hashes of the keys, and each part grows alone. A smaller one is a single `Dictionary`. The memory of a part is
+/// released when less than an eighth of it is used. All parts are merged when at most 256 entries are left.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module can specialize it for its own types.
 public struct SteadyDictionary<Key: Hashable, Value> {
@@ -105,7 +105,7 @@ public struct SteadyDictionary<Key: Hashable, Value> {
     }
 
     /// Updates the count after a change in one part, and releases unused memory. A dictionary that has shrunk to 256
-    /// entries becomes small again.
+    /// entries, an eighth of ``maxInOne``, becomes small again in `releaseMemory()` (`ReleaseMemory.swift`).
     @inlinable mutating func noteChange(of count: Int, _ part: Int) {
         countOfParts += count
         guard count < 0 else { return }

@@ -110,10 +110,11 @@ public final class Connection: BusConnection {
     /// closed on arrival. Call it before ``hello(completion:)``.
     public func takeDescriptors() { transport.takeDescriptors() }
 
-    /// See ``BusConnection/carriesDescriptors``.
+    /// Whether received messages can carry file descriptors; known when ``hello(completion:)`` has completed.
     public var carriesDescriptors: Bool { transport.carriesDescriptors }
 
-    /// The socket for sends from other threads; nil if the transport is no Unix socket.
+    /// The socket for sends from other threads, which the client library's outbox uses; nil if the transport is no Unix
+    /// socket.
     public var directSender: DirectSender? { transport.directSender }
 
     /// The maximum total size of received messages that are still alive, in bytes. Above it the connection reads
@@ -143,13 +144,14 @@ public final class Connection: BusConnection {
     /// ``onDisconnect``.
     public func send(_ message: Message) { transport.send(message) }
 
-    /// See ``MessageBus/send(_:)-(MarshalledMessage)``.
+    /// Sends an encoded message without waiting for a reply. Debug builds check its bytes.
     public func send(_ message: MarshalledMessage) {
         assert(message.isValid, "libdbus rejects these bytes")
         transport.send(message)
     }
 
-    /// See ``MessageBus/send(_:serial:_:size:rest:)``.
+    /// Sends one of many similar messages, whose parameters ``MessageBus/send(_:serial:_:size:rest:)`` describes. Debug
+    /// builds check its bytes.
     public func send(
         _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
@@ -158,7 +160,8 @@ public final class Connection: BusConnection {
         transport.send(head, serial: serial, shared, size: size, rest: rest)
     }
 
-    /// See ``MessageBus/batchSends(_:)``.
+    /// Batches the messages that `body` sends: they are written together, at its end or at the end of a batched loop
+    /// iteration.
     public func batchSends(_ body: () -> Void) { transport.batchSends(body) }
 
     /// Batches, from now on, the messages that handlers of received messages send: for a service that answers many

@@ -2,7 +2,8 @@
 import CarillonMainLoop
 
 /// The socket of a connection, for sends from any thread. A posting thread writes a small message itself, so that the
-/// connection's thread does not have to wake up. The outbox of the client library uses it.
+/// connection's thread does not have to wake up. The outbox of the client library uses it. It exists only for Unix
+/// sockets, because a TCP socket may accept a part of a small message.
 ///
 /// It refuses a message while the connection has unwritten bytes, so that no message splits another one. The caller is
 /// responsible for the order of its messages: a message that it queues elsewhere for the connection's thread may be

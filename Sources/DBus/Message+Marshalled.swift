@@ -21,7 +21,8 @@ extension Message {
                 try body(UnsafeRawBufferPointer(rebasing: message[arrived.header.body]))
             }
         }
-        // Preparing to read makes libdbus convert a message in the other byte order.
+        // Preparing to read makes libdbus convert a message in the other byte order. The length of the arguments is
+        // the number at offset 4 of a message (`bodyLengthOffset`).
         var iterator = DBusMessageIter()
         dbus_message_iter_init(pointer, &iterator)
         return try withLibraryBytes { message throws(Failure) in
@@ -93,6 +94,8 @@ extension Message {
         demarshalled(bytes, hasSerial: false).map { Message(adopting: $0) } != nil
     }
 
+    /// Returns the message in these bytes as an object of libdbus; nil if libdbus rejects them.
+    ///
     /// - Parameter hasSerial: Whether the bytes have a serial; otherwise the object has none either.
     private static func demarshalled(_ bytes: [UInt8], hasSerial: Bool) -> OpaquePointer? {
         var error = DBusError()
@@ -224,6 +227,8 @@ public struct MessageTemplate: Sendable {
         Message(arrived: bytes(to: "org.freedesktop.DBus", serial: 0, answering: nil, size: 0) { _ in })!
     }
 
+    /// Returns the bytes of a message of this form; the parameters are those of
+    /// ``message(to:serial:answering:size:arguments:)``.
     private func bytes(
         to destination: String, serial: UInt32, answering call: UInt32?, size: Int,
         arguments: (inout MarshalledBytes) -> Void
@@ -352,6 +357,7 @@ public struct MarshalledBytes: ~Copyable {
     ///
     /// - Parameter capacity: The maximum number of bytes.
     static func make(atMost capacity: Int, behind others: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
+        // The remainder of a division by 8, the largest alignment in D-Bus.
         let offset = others & 7
         let bytes = make(atMost: offset + capacity) { bytes in
             for _ in 0..<offset { bytes.append(UInt8(0)) }
@@ -459,6 +465,8 @@ public struct MarshalledBytes: ~Copyable {
         }
     }
 
+    /// Appends an integer in this machine's byte order, after padding up to a multiple of its size. D-Bus aligns each
+    /// integer to its own size, and the first byte of a message states the byte order.
     mutating func append<Value: FixedWidthInteger>(integer value: Value) {
         align(to: MemoryLayout<Value>.size)
         take(MemoryLayout<Value>.size).storeBytes(of: value, as: Value.self)

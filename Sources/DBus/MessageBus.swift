@@ -25,15 +25,16 @@ public protocol MessageBus: AnyObject {
     ///   - rest: Appends the remaining arguments. Debug builds check the whole message.
     func send(
         _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// Batches the messages that `body` sends, to save system calls. They are written together at its end, or in the next
-    /// loop iteration.
+    /// Batches the messages that `body` sends, to save system calls. They are queued, and written together at the end
+    /// of the outermost call. A connection whose iterations are batched writes them at the end of the loop iteration. A
+    /// full buffer is written before.
     func batchSends(_ body: () -> Void)
     /// Sends a method call; `completion` receives the reply or the error.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
 }
 
-/// Defaults for tests: messages are sent one by one, as objects of libdbus.
+/// Defaults for tests: messages are sent one by one, as objects of libdbus, and `batchSends` batches nothing.
 extension MessageBus {
     public func send(_ message: MarshalledMessage) { send(Message(message)) }
     public func send(
@@ -54,7 +55,8 @@ public protocol BusConnection: MessageBus {
     var onDisconnect: (() -> Void)? { get set }
     /// Whether received messages can carry file descriptors; known when ``hello(completion:)`` has completed.
     var carriesDescriptors: Bool { get }
-    /// The socket for sends from other threads; nil if only the connection's own thread can send.
+    /// The socket for sends from other threads; nil if only the connection's own thread can send. The outbox of the
+    /// client library uses it for small posts.
     var directSender: DirectSender? { get }
     /// Registers with the bus. Each connection does so once, before all other calls.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)

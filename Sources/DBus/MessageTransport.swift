@@ -11,7 +11,8 @@ package protocol MessageTransport: AnyObject {
     /// Called with each received message. The last one is the signal `Disconnected` of `org.freedesktop.DBus.Local` without
     /// a sender, which the transport creates when the connection has ended.
     var onMessage: ((Message) -> Void)? { get set }
-    /// See ``Connection/onArrivingCall``.
+    /// Called with each method call while its bytes are still in the receive buffer. A call that it accepts is not
+    /// delivered to ``onMessage`` (``Connection/onArrivingCall``).
     var onArrivingCall: ((ArrivingCall) -> Bool)? { get set }
     /// Whether messages can still be sent.
     var isConnected: Bool { get }
@@ -22,28 +23,29 @@ package protocol MessageTransport: AnyObject {
     func send(_ message: Message) -> UInt32
     /// Sends an encoded message; a message without a serial gets the next one.
     func send(_ message: MarshalledMessage)
-    /// See ``MessageBus/send(_:serial:_:size:rest:)``.
+    /// Sends one of many similar messages; its parameters are those of ``MessageBus/send(_:serial:_:size:rest:)``.
     func send(
         _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
-    /// See ``MessageBus/batchSends(_:)``.
+    /// Batches the messages that `body` sends: they are written together (``MessageBus/batchSends(_:)``).
     func batchSends(_ body: () -> Void)
-    /// See ``Connection/batchIterations()``.
+    /// From now on, writes the messages that handlers send in a loop iteration together
+    /// (``Connection/batchIterations()``).
     func batchIterations()
-    /// See ``Connection/takeDescriptors()``.
+    /// Accepts file descriptors in replies; otherwise they are closed on arrival (``Connection/takeDescriptors()``).
     func takeDescriptors()
-    /// See ``BusConnection/carriesDescriptors``.
+    /// Whether received messages can carry file descriptors; known when the bus has registered the connection.
     var carriesDescriptors: Bool { get }
-    /// See ``BusConnection/directSender``.
+    /// The socket for sends from other threads; nil if only the connection's own thread can send.
     var directSender: DirectSender? { get }
     /// Informs the transport of the connection's unique name, which the bus has just assigned.
     func registered(as name: UniqueName)
-    /// See ``Connection/maxReceivedBytes``.
+    /// The maximum total size of received messages that are still alive, in bytes; above it nothing is read.
     var maxReceivedBytes: Int { get set }
-    /// See ``Connection/isPaused``.
+    /// Whether delivery of received messages is paused. They stay in the socket.
     var isPaused: Bool { get set }
-    /// See ``Connection/socket``.
+    /// The socket's descriptor, for inspection only; nil without a socket.
     var socket: Int32? { get }
-    /// See ``Connection/outgoingBytes``.
+    /// The number of sent bytes that the socket has not accepted yet.
     var outgoingBytes: Int { get }
 }
 

@@ -99,7 +99,12 @@ public final class ObjectExporter {
         }
     }
 
-    /// Runs the handler of a call. A call without an interface matches the object's own interface first.
+    /// Runs the handler of a call. The steps are:
+    /// 1. A call to another path is answered for an ancestor of the object, or refused.
+    /// 2. A call of the method that was called last needs no search.
+    /// 3. A call without an interface, or of the object's own interface, searches the object's methods.
+    /// 4. A call without an interface that matches none of them, and a call of a standard interface, is answered as
+    ///    one.
     private func dispatch(_ call: MethodCall) throws(BusError) {
         let message = call.message
         guard message.hasPath(path) else {
@@ -145,7 +150,9 @@ public final class ObjectExporter {
     private static let propertiesInterface: InterfaceName = "org.freedesktop.DBus.Properties"
     package static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
 
-    /// Replies to a call of Introspectable or Properties. A call without an interface matches the methods of both.
+    /// Replies to a call of Introspectable (`Introspect`) or Properties (`Get`, `GetAll`, `Set`). A call without an
+    /// interface matches the methods of both. `Set` checks its arguments and then fails, because all properties are
+    /// read-only.
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
         let interfaceName = call.message.interface
         try call.expectNoDescriptors()

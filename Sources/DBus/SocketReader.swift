@@ -26,7 +26,8 @@ final class SocketReader: PolledSourceDelegate {
     /// The size of the buffer, in bytes.
     private static let bufferSize = 64 << 10
 
-    /// See ``Connection/onArrivingCall``.
+    /// Called with each method call while its bytes are still in the buffer. Returns whether it took the call, which is
+    /// then not delivered to ``onMessage``.
     var onArrivingCall: ((ArrivingCall) -> Bool)?
     /// Called with each message that ``onArrivingCall`` did not take.
     var onMessage: ((Message) -> Void)?
@@ -35,11 +36,11 @@ final class SocketReader: PolledSourceDelegate {
     var onIteration: ((Bool) -> Void)?
     /// Called once when the peer has closed the socket, reading has failed, or the bytes are no message.
     var onEnd: (() -> Void)?
-    /// See ``Connection/maxReceivedBytes``.
+    /// The maximum total size of delivered messages that are still alive, in bytes; above it nothing is read.
     var maxReceivedBytes = 63 << 20
-    /// See ``Connection/isPaused``.
+    /// Whether reading and delivery are paused.
     var isPaused = false
-    /// See ``Connection/takeDescriptors()``. It is set before the first read.
+    /// Whether descriptors in replies are kept, and not closed on arrival. It is set before the first read.
     var takesDescriptors = false
     /// The received descriptors, in the order of their messages, which may still be incomplete.
     private var descriptors = ReceivedDescriptors()

@@ -6,7 +6,8 @@ import CarillonMainLoop
 /// The transport of a ``Connection`` over a socket of a real bus. libdbus opens the socket and authenticates, by means of
 /// ``ConnectionDriver``; then ``SocketReader`` reads and ``SocketWriter`` writes.
 ///
-/// It also assigns serials, and flushes the writer after each message or after each batch of messages.
+/// It also assigns serials, and flushes the writer after each message or after each batch of messages. A *batch* is a
+/// group of messages that are written together, to save system calls (``batchSends(_:)``, ``batchIterations()``).
 final class SocketTransport: MessageTransport {
     var onMessage: ((Message) -> Void)?
     var onArrivingCall: ((ArrivingCall) -> Bool)? {
@@ -24,7 +25,8 @@ final class SocketTransport: MessageTransport {
     static let firstForeignSerial: UInt32 = 1 << 31
     /// The number of running, possibly nested, calls of ``batchSends(_:)``.
     private var runningBatches = 0
-    /// Whether the reader is delivering messages and their replies are batched; see ``batchIterations()``.
+    /// Whether the reader is delivering the messages of a loop iteration and ``batchIterations()`` was called. Messages
+    /// that are sent meanwhile, such as the replies, are written together at the end of the iteration.
     private var isInIteration = false
 
     /// Connects to the bus at `address`.
@@ -94,6 +96,9 @@ final class SocketTransport: MessageTransport {
         appended()
     }
 
+    /// Sends one of many similar messages, such as one notification to several clients. `shared` is the encoded
+    /// beginning of the arguments, which is the same for all receivers. `rest` appends the arguments that differ, with
+    /// at most `size` bytes.
     func send(
         _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
@@ -101,6 +106,8 @@ final class SocketTransport: MessageTransport {
         appended()
     }
 
+    /// Batches the messages that are sent while the reader delivers messages. ``SocketReader/onIteration`` reports the
+    /// beginning (false) and the end (true) of each delivery; the flush follows at the end.
     func batchIterations() {
         reader.onIteration = { [unowned self] isEnd in
             isInIteration = !isEnd
@@ -115,10 +122,14 @@ final class SocketTransport: MessageTransport {
         flushUnlessBatched()
     }
 
+    /// Makes the reader keep the file descriptors in replies; otherwise it closes all received descriptors.
     func takeDescriptors() { reader.takesDescriptors = true }
 
     var carriesDescriptors: Bool { dbus_connection_can_send_type(pointer, Int32(TypeCode.unixFD.rawValue)) != 0 }
 
+    /// The object through which the outbox of the client library sends small posts from any thread, without waking the
+    /// connection's thread. It exists only for a Unix socket, which accepts a small write completely or not at all. A
+    /// TCP socket may accept a part of a message, and another thread's message would then follow that part.
     private(set) lazy var directSender: DirectSender? = {
         guard let socket, isUnixSocket(socket) else { return nil }
         return writer.share()
@@ -139,11 +150,13 @@ final class SocketTransport: MessageTransport {
         return lastSerial
     }
 
+    /// The maximum total size of received messages that are still alive, in bytes; above it nothing is read.
     var maxReceivedBytes: Int {
         get { reader.maxReceivedBytes }
         set { reader.maxReceivedBytes = newValue }
     }
 
+    /// Whether nothing is read and delivered for now.
     var isPaused: Bool {
         get { reader.isPaused }
         set { reader.isPaused = newValue }

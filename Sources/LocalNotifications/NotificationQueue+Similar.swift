@@ -96,7 +96,11 @@ struct SimilarNotifications {
 
     /// Searches one table, and builds it first if it does not exist.
     ///
-    /// - Parameter keyOf: returns the key of a waiting notification; nil for a sender that can't be compared.
+    /// - Parameters:
+    ///   - key: the key to search for.
+    ///   - index: the table; nil if it does not exist yet.
+    ///   - all: the notifications in the queue, from which a missing table is built.
+    ///   - keyOf: returns the key of a waiting notification; nil for a sender that can't be compared.
     private static func find(
         _ key: Key, in index: inout Index?, among all: Deque<QueuedNotification>,
         keyOf: (QueuedNotification) -> Key?

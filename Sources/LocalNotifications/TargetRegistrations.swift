@@ -74,7 +74,10 @@ final class TargetRegistrations {
 
     /// Removes the registration at a position of a list.
     ///
-    /// - Parameter moved: receives the registration that moves into the gap, and its new position.
+    /// - Parameters:
+    ///   - key: the key of the list.
+    ///   - slot: the position in the list.
+    ///   - moved: receives the registration that moves into the gap, and its new position.
     private func unlist(_ key: Key, _ slot: Int, moved: (Registration, Int) -> Void) {
         lists![key]!.fillGap(at: slot, moved: moved)
         if lists![key]!.isEmpty { lists![key] = nil }

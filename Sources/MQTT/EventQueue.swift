@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The queue of events for the delegate of an ``MQTTClient``. libmosquitto reports them inside its functions, where the
-/// delegate may not be called. The queue belongs to the client and is shared by its drivers, so that events stay in
-/// order when a driver replaces another.
+/// delegate may not be called.
+///
+/// A client has a new *driver* (``ClientDriver``) for each connection. The queue belongs to the client and is shared by
+/// these drivers, so that events stay in order when one driver replaces another.
 final class EventQueue {
     /// An event; each case is a method of ``MQTTClientDelegate``.
     enum Event {

@@ -101,7 +101,8 @@ extension LibraryHandle {
         guard code == MOSQ_ERR_INVAL.rawValue else { throw MQTTError(.library(code)) }
     }
 
-    /// Sets the callbacks of libmosquitto, each of which calls the driver or appends an event to its queue.
+    /// Sets the callbacks of libmosquitto, each of which calls the driver or appends an event to its queue. Bit 0 of
+    /// the flags of an accepted connection states whether the broker still had the session.
     func setCallbacks() {
         mosquitto_connect_v5_callback_set(pointer) { _, data, reason, flags, properties in
             LibraryHandle.driver(data)?.answered(

@@ -163,7 +163,10 @@ public final class MQTTClient {
     ///   publishes the will.
     public func disconnect(_ reason: ReasonCode = .success) { driver?.disconnect(reason) }
 
-    /// Returns the driver; its methods check that the broker has accepted the connection.
+    /// Returns the driver of the present or last connection. Its methods throw ``MQTTError/Cause/notConnected`` unless
+    /// the broker has accepted the connection.
+    ///
+    /// - Throws: ``MQTTError/Cause/notConnected`` before the first connection, when there is no driver.
     private func connectedDriver() throws(MQTTError) -> ClientDriver {
         guard let driver else { throw MQTTError(.notConnected) }
         return driver

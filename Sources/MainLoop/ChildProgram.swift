@@ -43,6 +43,7 @@ package final class ChildProgram {
     ///   - arguments: the program, which is searched in PATH, and its arguments.
     ///   - variables: the variables of its environment in addition to those of this process.
     ///   - input: its standard input; nil for the standard input of this process.
+    ///   - context: the context whose loop notices the end of the program and calls `ended`.
     ///   - ended: called once, when the program has ended.
     /// - Throws: ``Failure`` with a text for a person, for example when there is no such program.
     package init(

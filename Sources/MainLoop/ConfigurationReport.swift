@@ -21,6 +21,7 @@ package struct ConfigurationReport {
     ///   - named: the files that the user named, which must exist.
     ///   - none: the output line when no file exists.
     ///   - mistakes: lines about errors outside of `faults`, for example in files to which the configuration refers.
+    ///     They make the configuration wrong, as faults do, and have no line number in a configuration file.
     ///   - warnings: lines about problems that do not make the configuration wrong.
     package init(
         files: [String], faults: [KeyFile.Fault], named: [String], none: String, mistakes: [String] = [],

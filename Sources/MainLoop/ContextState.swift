@@ -78,7 +78,8 @@ final class ContextState: SourceHandler, Sendable {
     static func of(
         _ context: OpaquePointer, cycleClock: LoopCycles.Clock? = nil
     ) -> ContextState {
-        // The lock keeps two threads from giving one context two states.
+        // The lock keeps two threads from giving one context two states. GLib searches the context's sources for one
+        // with these functions and this mark: the anchor, whose handler is the state.
         creation.withLock { _ in
             let found = g_main_context_find_source_by_funcs_user_data(
                 context, customSourceFunctions, anchorCallback.mark)

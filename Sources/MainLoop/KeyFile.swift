@@ -70,8 +70,9 @@ package struct KeyFile {
     package init?(readableOf path: String) {
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: Self.maxBytes) else {
-                // The system reports the same error for a missing file, a link to a missing file, and a parent that is
-                // no directory. Only the first means that there is no configuration; the others are faults.
+                // The result nil stands for two errors of the system. ENOENT: the file, its directory, or the target of
+                // a link is missing. ENOTDIR: the parent is no directory. A missing file and a missing directory mean
+                // that there is no configuration; a broken link and a parent of another type are faults.
                 var status = stat()
                 if lstat(path, &status) == 0 {
                     self.init(path: path, fault: "it is a link to a missing file")
@@ -202,7 +203,8 @@ private struct Reader {
     private var count = 0
     /// Whether there are more entries than a configuration may have.
     var isFull: Bool { count > KeyFile.maxEntries }
-    /// See ``KeyFile/hasUnknownEntries``.
+    /// Whether a faulty line may be the name of a group, so that the file may have unknown entries
+    /// (``KeyFile/hasUnknownEntries``).
     private var hasUnknownGroup = false
     var hasUnknownEntries: Bool { isFull || hasUnknownGroup }
 

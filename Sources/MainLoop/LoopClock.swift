@@ -8,7 +8,8 @@ import CCarillonGLib
 package protocol LoopClock: AnyObject, Sendable {
     /// The time since a fixed moment, in microseconds; never goes back.
     var microseconds: Int64 { get }
-    /// Called for each timer with the time when it is due: the context must be iterated then.
+    /// Called when a timer is set or repeats, with the time at which it is due. GLib does not know this time, and does
+    /// not wake up for it. The owner of the clock must therefore iterate the context when the clock reaches the time.
     func expect(at microseconds: Int64)
 }
 

@@ -7,8 +7,9 @@
 /// ``standardMaxTime`` of elapsed time.
 ///
 /// Reading the processor time costs a system call; reading the elapsed time does not. Therefore the meter first reads
-/// the processor time after a quarter of the budget has elapsed, and counts that quarter as used. It reads again at
-/// the earliest time when the remaining budget can be used up.
+/// the processor time after a quarter of the budget has elapsed. Without a reading at the beginning it can't know the
+/// processor time of this first part. It counts the elapsed time of the part instead, which is at least as long. It
+/// reads again at the earliest time when the remaining budget can be used up.
 package struct ShareMeter {
     /// The maximum elapsed time, in nanoseconds: half of the time between two frames of a display.
     static let standardMaxTime: Int64 = 8_000_000

@@ -54,6 +54,12 @@ public final class SignalledSource: Sendable {
         self.init(on: context, priority: .of(work, in: context.currentMode), work: work, gate: gate, action: action)
     }
 
+    /// Creates a source.
+    ///
+    /// - Parameters:
+    ///   - work: the kind of work, which decides about the priority and about the share of a cycle. Nil stands for a
+    ///     fixed priority and no time limit.
+    ///   - gate: the condition for a run; nil for none.
     private init(
         on context: MainContext, priority: EventSource.Priority, work: LoopWork?, gate: (any SourceGate)?,
         action: @escaping @Sendable () -> Void

@@ -92,7 +92,10 @@ private struct Handling: ~Copyable {
     var active: (any SourceHandler)? { isSilent.load(ordering: .acquiring) ? nil : handler }
 }
 
-/// The function table of all sources without `check`. ``ContextState`` finds its anchor source by this address.
+/// The address of the function table that all sources without `check` share.
+///
+/// ``ContextState`` is the handler of such a source, its *anchor*. The anchor is never ready, and only holds the state
+/// as long as the context lives. GLib finds the anchor in a context by this address and the mark of its callback.
 var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
 
 /// The offset of ``Handling`` in a source: behind GLib's own struct. `g_source_new` allocates the space for both.

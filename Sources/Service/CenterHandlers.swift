@@ -82,7 +82,8 @@ struct CenterHandlers {
     // MARK: Rows of the method table
 
     // Every row states its need: the permission that policy checks (P2). All rows are made by these overloads, so no
-    // method lacks the check. The label of the last argument tells the sort of handler.
+    // method lacks the check. The label of the last argument tells the sort of handler. The need `.session` concerns
+    // other programs: every process outside sandboxes has it, and no sandbox. Its text completes the error "may not".
 
     /// Makes a row whose handler returns the reply.
     private func method<Method: CenterMethod>(
@@ -201,6 +202,8 @@ struct CenterHandlers {
     func post(_ call: MethodCall) throws(BusError) {
         let post = try Post(call.message, limits: center.limits, checking: center.checkPost)
         try call.expectNoDescriptors()
+        // Two options need a permission of their own: an outside origin, and the delivery to all sessions. A sandbox
+        // may use neither.
         try gate.check(post.options, ofPost: post.name, call.sender)
         try make(post, of: call)
     }
@@ -209,6 +212,7 @@ struct CenterHandlers {
         var arguments = call.arguments
         let post = try PostJSON(from: &arguments).post(limits: center.limits, checking: center.checkPost)
         try call.expectNoDescriptors()
+        // `PostJSON` has no argument for options, so there are no options to check.
         try make(post, of: call)
     }
 
@@ -310,7 +314,9 @@ struct CenterHandlers {
         try call.expectNoDescriptors()
         try present.ask { names in
             // Many requests of one caller may have waited for the same reply of the bus. The quota of unread replies,
-            // which was checked when they arrived, is therefore checked again.
+            // which was checked when they arrived, is therefore checked again. A request beyond the quota gets an
+            // error if `mayRefuse` finds space for one: errors may use 4 KiB more. Otherwise it gets no reply and is
+            // logged. The error is that of all calls beyond the quota, and stands in `ChannelPosts`.
             guard center.isServed(call.sender) else {
                 guard center.mayRefuse(call.sender) else { return refusals.noteUnserved(call.message, of: call.sender) }
                 refusals.note(call, ChannelPosts.unread)
@@ -441,7 +447,8 @@ struct CenterHandlers {
         try Get.answer(call, with: values) { isAllowed || !$0.isAboutPoster }
     }
 
-    /// Removes the values that were retained before the call. The bound keeps later slices from removing newer values.
+    /// Removes the values that were retained before the call. Other posters may retain values between two slices. The
+    /// bound is the last serial before the call, so later slices leave these values alone.
     func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> () -> (count: Int, isMore: Bool) {
         let newest = center.lastNumbers.serial
         return {
@@ -458,6 +465,8 @@ struct CenterHandlers {
         }
     }
 
+    /// Removes queued posts of the caller. No bound is needed: while the service runs, the caller's later calls and
+    /// channel posts wait behind the last slice, so no newer post is in the queue.
     func withdrawPosts(_ call: WithdrawPosts, from poster: UniqueName) -> () -> (count: Int, isMore: Bool) {
         {
             driver.perform { effects in

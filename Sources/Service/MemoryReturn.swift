@@ -9,8 +9,8 @@ import CarillonMainLoop
 ///
 /// - It is due after 1,024 events, or after the bytes that the core keeps for clients fell by 512 KiB.
 /// - It runs at the next check, every 500 ms, that finds the service quiet: at most 64 events since the last check.
-/// - If no check finds it quiet for 2 s, it runs nevertheless, if those bytes fell by 16 MiB and by half of their
-///   maximum.
+/// - After 2 s without a quiet check it runs under load. The condition is that those bytes fell by at least 16 MiB, and
+///   to at most half of their maximum.
 ///
 /// A quiet moment also releases mapped file pages (``UnusedPages``), after a load and after the first call.
 final class MemoryReturn {
@@ -84,6 +84,7 @@ final class MemoryReturn {
         eventsSeen = events
         timer = .once(milliseconds: Self.pause, on: context, priority: .of(.queuedWhenIdle)) { [unowned self] in
             let isQuiet = events - eventsSeen <= Self.fewEvents
+            // The second condition is that at most half of the maximum is held now.
             let isMuch = maxHeld - held >= max(Self.muchBytes, held)
             guard isQuiet || isMuch && pauses >= Self.maxPauses else {
                 return start(pauses: min(pauses + 1, Self.maxPauses))

@@ -48,7 +48,8 @@ import CarillonMainLoop
     /// The number of lanes; for tests.
     @inlinable package var laneCount: Int { lanes.count }
 
-    /// Appends an element.
+    /// Appends an element, to the lane of its modes. Equal sets of modes are one object (``ModeSet``), so `===`
+    /// compares the sets.
     @inlinable package mutating func append(_ element: Element, in modes: ModeSet) {
         let lane =
             lanes.firstIndex { $0.modes === modes }

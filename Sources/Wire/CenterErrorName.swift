@@ -76,7 +76,7 @@ extension BusError {
     }
 
     /// Whether the program that owns the service's name refuses this client: the service refuses the call, the bus denies
-    /// access, or the program is not the service. For retries see ``isRefusal``.
+    /// access, or the program is not the service. A retry fails too, except after `LimitExceeded` (``isRefusal``).
     public var meansNotServed: Bool {
         isRefusal
             || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram

@@ -115,7 +115,7 @@ extension MethodCall {
 }
 
 extension MethodCall.Answer {
-    /// Replies later to a call of `Method`; see ``MethodCall/Answer``.
+    /// Replies to a call of `Method`, also after its handler has returned.
     public func reply<Method: CenterMethod>(to _: Method.Type, _ reply: Method.Reply) {
         self.reply { Method.append(reply, to: &$0) }
     }

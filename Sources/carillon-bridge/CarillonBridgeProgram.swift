@@ -49,6 +49,8 @@ struct CarillonBridgeProgram {
         if parser.value(check) {
             let reading =
                 files.isEmpty ? BridgeConfiguration.Reading.ofMachine() : BridgeConfiguration.Reading(paths: files)
+            // Faults in the configuration files are `faults` of the report. Faults of the files that the configuration
+            // names, such as certificates, are its `mistakes`. `end()` prints the report and ends the process.
             let remarks = FileRemarks(reading.configuration)
             ConfigurationReport(
                 files: reading.files, faults: reading.faults, named: files,

@@ -239,6 +239,10 @@ final class X11Source: ActivitySource {
 
     /// Appends the owners of the windows that this window is transient for, directly and indirectly. A dialog that is
     /// transient for the root window belongs to all windows of its own process, so it has no other owner.
+    ///
+    /// - Parameters:
+    ///   - parent: The next window of the chain; 0 at its end.
+    ///   - seen: The windows of the chain so far, by which a cycle is noticed.
     private func addParents(
         of description: ActivityWindow, from parent: Window, seen: Set<Window>,
         completion: @escaping (ActivityWindow) -> Void

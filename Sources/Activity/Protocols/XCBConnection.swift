@@ -253,6 +253,7 @@ final class XCBConnection: PolledSourceDelegate {
                     let processID = reply.loadUnaligned(fromByteOffset: position, as: UInt32.self)
                     return completion(processID == 0 ? nil : processID)
                 }
+                // Each value is padded to a multiple of 4 bytes.
                 position += (Int(head.length) + 3) / 4 * 4
             }
             completion(nil)

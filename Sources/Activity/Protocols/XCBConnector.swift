@@ -133,7 +133,8 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         do throws(XCBLibrary.Missing) {
             let library = try XCBLibrary()
             var screen: Int32 = 0
-            // The result is never nil: a failed connection carries an error instead.
+            // libxcb documents that the result is never nil: a failed connection carries an error, which is read below.
+            // The guard unwraps the optional that Swift makes of each C pointer.
             guard let connection = library.connect(display, &screen) else {
                 return .failure(Failure(description: "out of memory"))
             }

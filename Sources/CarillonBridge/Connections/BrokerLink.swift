@@ -95,7 +95,8 @@ final class BrokerLink {
         case notDue
         /// The broker has dropped messages, and the bridge reconnects when it is idle.
         case due
-        /// The connection is about to end, so it is not renewed.
+        /// The bridge drains and then ends the connection itself, so neither this connection nor a later one of this
+        /// link is renewed (``keepConnection()``).
         case never
     }
 
@@ -203,9 +204,12 @@ final class BrokerLink {
     /// The age at which a connection counts as a success.
     private static let timeOfGoodConnection = Duration.seconds(10)
 
-    /// Schedules the next attempt.
+    /// Schedules the next attempt, after a pause that doubles with each failure, up to one minute.
     ///
-    /// - Parameter reason: the reason for the status.
+    /// - Parameters:
+    ///   - reason: the reason why there is no connection, for the log and the status.
+    ///   - milliseconds: the exact pause; nil for the growing pause, of which a random part of up to a quarter is added
+    ///     or subtracted.
     private func wait(because reason: String, milliseconds: UInt32? = nil) {
         isRenewed = false
         if state != .waiting(reason: reason) { Log.notice("not connected to the broker: \(reason)") }
@@ -234,6 +238,14 @@ final class BrokerLink {
     ///
     /// A dropped message stays in the broker's in-flight window as unacknowledged, and a full window stops all further
     /// messages. On the next connection the broker sends unacknowledged messages again.
+    ///
+    /// These conditions apply:
+    /// - A renewal is due, and the bridge does not drain.
+    /// - No query is in progress, and the broker has shown the canary once (``RetainedQueries/hasSeenCanary``). An
+    ///   access list may forbid the canary. It is then missing in each answer, which is no evidence of dropped
+    ///   messages.
+    /// - The connection is old enough, so that a broker that drops messages all the time is not renewed all the time.
+    /// - The bridge waits for no answer of the broker, or it has waited for 30 seconds.
     private func renewWhenIdle() {
         guard renewal == .due, isConnected, queries.isIdle, queries.hasSeenCanary, renewalTimer == nil, let connectedAt
         else {
@@ -264,7 +276,7 @@ final class BrokerLink {
         }
     }
 
-    /// Prevents the renewal of a connection that is about to end.
+    /// Prevents renewals from now on, because the bridge drains and then ends the connection itself.
     func keepConnection() { (renewal, renewalTimer) = (.never, nil) }
 
     /// Notes that the broker has probably dropped messages.
@@ -398,7 +410,8 @@ final class BrokerLink {
     /// Whether a message of a subscription may be old, because the broker had queued it for this session.
     var mayBeQueued: Bool { queue.mayStillDeliver(now: context.now) }
 
-    /// Whether the broker has ever shown the canary to this client.
+    /// Whether the broker has ever shown the canary to this client. If not, a missing canary is no evidence of dropped
+    /// messages.
     var showsCanary: Bool { queries.hasSeenCanary }
 
     /// Whether the bridge does not read from the broker (backpressure).

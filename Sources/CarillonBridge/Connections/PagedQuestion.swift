@@ -74,6 +74,9 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - subject: the subject of the list, for the log.
+    ///   - service: the service to ask; not retained.
+    ///   - context: the context of the timers.
+    ///   - pauses: the pauses before the question, and before a failed question is asked again.
     ///   - first: the call for the first page.
     ///   - further: returns the call for the page behind a page; nil behind the last one.
     ///   - began: called whenever the question is asked from the beginning.
@@ -97,7 +100,8 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     /// Asks the question, because the answer may have changed. If an answer is pending, the question is asked again
     /// after it: continuous changes do not keep the first question from being answered.
     ///
-    /// - Parameter isAnew: whether a new service is asked, which does not know the pending question.
+    /// - Parameter isAnew: whether a new service is asked, which does not know the pending question. The question then
+    ///   begins again without waiting for the pending answer.
     func ask(anew isAnew: Bool = false) {
         switch state {
         case .asking, .askingAgain:
@@ -122,6 +126,10 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     }
 
     /// Requests one page, and then the further ones.
+    ///
+    /// - Parameters:
+    ///   - method: the call for the page.
+    ///   - number: the number of the question to which the page belongs.
     private func call(_ method: Method, _ number: Int) {
         service.ask(method) { [weak self] result in
             guard let self, number == self.number else { return }

@@ -19,6 +19,7 @@ final class RoundTrips {
 
     private let topic: String
     private let broker: BrokerLink
+    /// Returns a random payload, by which a test message is recognized.
     private let makeToken: () -> String
     private let context: MainContext
     /// The present or last test or probe.

@@ -88,6 +88,7 @@ struct HostTable {
         let hasProperty = publication.userProperties.contains {
             $0.name == MessageProperties.Key.carillon.rawValue
         }
+        // A longer text than a token may have counts as none. The key `values` holds the token for complete values.
         func token(_ key: String) -> String? {
             json[key]?.text.flatMap { $0.utf8.count > MessageProperties.maxRunBytes ? nil : $0 }
         }

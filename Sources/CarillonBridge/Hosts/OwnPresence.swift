@@ -23,7 +23,7 @@ struct OwnPresence {
         case disconnectForOther
     }
 
-    /// The content of a presence message.
+    /// The content of a presence message. The JSON key `ask` holds the challenge, and `answer` the answered challenge.
     private struct Claim {
         var isOnline = false
         var run: String?
@@ -112,7 +112,7 @@ struct OwnPresence {
     /// Returns the presence message of a host that is offline, which is also the last will.
     func offlineMessage(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }
 
-    /// Returns a presence message: a retained JSON object.
+    /// Returns a presence message, a retained JSON object. The keys `values` and `ask` hold token and challenge.
     private static func message(
         isOnline: Bool, run: String, valuesToken: String? = nil, challenge: String? = nil, answer: String? = nil,
         topic: String

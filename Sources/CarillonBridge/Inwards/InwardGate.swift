@@ -15,11 +15,8 @@ struct InwardGate {
         case presence(Origin, HostTable.Host, before: HostTable.Host?)
         /// No observer wants the name, or the configuration does not import it.
         case unwanted(name: String)
-        /// The message is discarded because of its content.
-        ///
-        /// - Parameters:
-        ///   - reason: the reason for the report of the loss; nil if the refusal is no loss.
-        ///   - words: the explanation for the log.
+        /// The message is discarded because of its content. The values are its name, its host, the reason for the
+        /// report of the loss, and the explanation for the log. The reason is nil if the refusal is no loss.
         case refused(name: String, Origin, LossReason?, words: String)
         /// The message is a duplicate.
         case repeated
@@ -45,6 +42,8 @@ struct InwardGate {
     /// Creates the check.
     ///
     /// - Parameters:
+    ///   - own: the origin of this host, whose messages are not imported.
+    ///   - imports: the names that the configuration imports.
     ///   - places: the sequence numbers that an earlier process has seen.
     ///   - hosts: the hosts that are known already.
     init(
@@ -58,7 +57,7 @@ struct InwardGate {
         self.imports = imports
     }
 
-    // Changes of the two tables; see the methods of `HostTable` and `SequenceTracker`.
+    // Changes of the two tables, which the methods of the same names of `HostTable` and `SequenceTracker` make.
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
     mutating func forget(_ host: Origin) { hosts.forget(host) }
     mutating func extendHoles(now: SuspendingClock.Instant) { places.extendHoles(now: now) }

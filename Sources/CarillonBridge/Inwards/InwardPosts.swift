@@ -205,7 +205,9 @@ final class InwardPosts: @unchecked Sendable {
 
     /// Ends a post.
     ///
-    /// - Parameter error: nil if the service has accepted it.
+    /// - Parameters:
+    ///   - number: the number of the post, by which its message is found.
+    ///   - error: nil if the service has accepted it.
     private func settle(_ number: UInt64, _ error: ServiceError?) {
         // After the end of the bridge no post is unanswered.
         guard let message = unanswered.removeValue(forKey: number) else { return }

@@ -206,12 +206,14 @@ struct SequenceTracker: Equatable {
         }
     }
 
-    /// The state of a topic, as the next process restores it.
+    /// The state of a topic, as the next process restores it. The messages of a topic share one sequence of numbers,
+    /// and only some of them set or remove a value. Therefore the number of the last value is saved beside the last
+    /// number.
     struct Saved: Equatable {
         let topic: String
         let origin: Origin
         let name: String
-        /// The run, and its highest number.
+        /// The run, and the highest number (`count`) of any message of that run.
         let sequenceNumber: MessageProperties.SequenceNumber
         /// The numbers that are still missing.
         var holes: [ClosedRange<UInt64>] = []

@@ -223,6 +223,7 @@ final class ValueAudit {
     /// Follows a change of a host's presence. A new token requests an audit of the host.
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         guard hosts[origin] != nil else { return hostStates[origin] = nil }
+        // The changed state of the host, which is stored at the end.
         var watch = hostStates[origin] ?? HostState()
         if let before, before.isOnline, host.isOnline, before.run != host.run { watch.hasRestarted = true }
         if host.isOnline, let valuesToken = host.valuesToken {
@@ -289,7 +290,12 @@ final class ValueAudit {
         }
     }
 
-    /// Begins a round with all hosts that may take part now, or waits for the first that may.
+    /// Begins a round with all hosts that may take part now, or waits for the first that may. A host may take part if
+    /// all of this is true:
+    /// - It is online, has a token, and has an open request.
+    /// - Its presence is of this connection, and not only of an earlier one (``HostTable/unconfirmed``).
+    /// - Its token is certain and the broker sends no messages from its queue, or ``Time/trust`` is over.
+    /// - The pause since its last round is over.
     private func goOn() {
         // A fault of test builds (E7).
         #if CARILLON_PLANTED
@@ -320,6 +326,8 @@ final class ValueAudit {
     /// - Parameter due: the hosts, with their tokens.
     private func begin(_ due: [Origin: String]) {
         timer = nil
+        // The audited hosts (`looked`), the hosts whose retained messages are fetched, and the filters of the fetch. A
+        // host whose filters exceed the limit of a round belongs to the next round.
         var (looked, fetched, filters) = (due, [Origin](), [String]())
         // The hosts that have waited longest come first. Otherwise a host with ever new tokens would delay others.
         func order(_ origin: Origin) -> (Duration, String) {

@@ -28,6 +28,7 @@ struct WantedNames: Equatable {
     init(
         observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], maxSubscriptions most: Int
     ) {
+        // A name takes two subscriptions: for its notifications, and for its values with an object.
         var space = most / 2
         func add(_ text: String, to set: inout Set<ExactText>) {
             let text = ExactText(text)
@@ -48,7 +49,8 @@ struct WantedNames: Equatable {
         for name in observed where Self.mayImport(name, imports) && !isBelowPrefix(name) { add(name, to: &names) }
     }
 
-    /// The names of the bridge's own notifications, which are never imported or exported.
+    /// The names of the bridge's own notifications in the session, such as reports of losses and of other hosts. They
+    /// concern this session only, and are never imported or exported.
     static let ownNames = NamePattern.below("org.carillon.Bridge.")
 
     /// Whether the configuration imports a name, and a topic can represent it.

@@ -154,7 +154,8 @@ struct InwardMessage {
         if case .string(let value) = value { ExactText(value) == ExactText(text) } else { false }
     }
 
-    /// Returns the message, marked as a value that may have existed before. A mark that it has already stays.
+    /// Returns the message, marked as a value that may be shown anew, that is, may have existed before (``mayBeOld``).
+    /// A mark that it has already stays.
     ///
     /// - Parameter isAnew: whether to set the mark.
     func marked(anew isAnew: Bool) -> InwardMessage {

@@ -86,7 +86,10 @@ enum Certificate {
 
         /// Reads an object, calls `body` with it and frees it.
         ///
-        /// - Parameter body: receives the object; nil for unreadable bytes.
+        /// - Parameters:
+        ///   - read: OpenSSL's function that reads the object in PEM format.
+        ///   - free: OpenSSL's function that frees the object.
+        ///   - body: receives the object; nil for unreadable bytes.
         func with<Result>(
             _ bytes: [UInt8], read: Read, free: (Pointer) -> Void, _ body: (Pointer?) -> Result
         ) -> Result {

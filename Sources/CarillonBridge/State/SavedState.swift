@@ -67,6 +67,7 @@ package struct SavedState {
                 absences.sorted { $0.key.text < $1.key.text }.map {
                     .array([.string($0.key.host), .string($0.key.user), .int64($0.value)])
                 }),
+            // Values are in doubt (`doubtful`) if some may be missing, so that the next bridge must fetch them.
             "doubtful": .boolean(mustFetchValues),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
@@ -154,12 +155,21 @@ package struct SavedState {
     }
 }
 
-/// The state of a topic's sequence numbers as a property list.
+/// The state of a topic's sequence numbers as a property list. These keys are not plain:
+///
+/// | key | meaning |
+/// |---|---|
+/// | `count` | the highest sequence number of `run` |
+/// | `value` | the number of the last message that set or removed the topic's value; 0 for none |
+/// | `gone` | ``isGone``: the session lacks that value, although no message has removed it |
+/// | `holes` | the ranges of missing numbers below `count` |
 extension SequenceTracker.Saved {
     fileprivate var propertyList: PropertyList {
         .dictionary([
             "topic": .string(topic), "host": .string(origin.host), "user": .string(origin.user), "name": .string(name),
             "run": .string(sequenceNumber.run), "count": .uint64(sequenceNumber.count), "gone": .boolean(isGone),
+            // A state of an earlier version has no `value`. The last message then counts as the last value, so that the
+            // broker's copy of the value is a duplicate.
             "value": .uint64(value ?? sequenceNumber.count),
             "holes": .array(holes.map { .array([.uint64($0.lowerBound), .uint64($0.upperBound)]) }),
         ])
@@ -184,7 +194,16 @@ extension SequenceTracker.Saved {
     }
 }
 
-/// A message to the broker as a property list.
+/// A message to the broker as a property list. Some keys are those of the MQTT user properties
+/// (``MessageProperties/Key``), and differ from the names of the Swift properties:
+///
+/// | key | property |
+/// |---|---|
+/// | `old` | ``MessageProperties/isOldValue``: the value existed before, and is sent again |
+/// | `sent` | ``wasSent``: the message was sent on an earlier connection, and may have arrived |
+/// | `while` | ``MessageProperties/boundTo``: the run of the bridge with which the value ends |
+/// | `all-sessions` | ``MessageProperties/identity``: the identity of a post for all sessions of the machine |
+/// | `count`, `run` | ``MessageProperties/sequenceNumber`` |
 extension ExportQueue.Entry {
     fileprivate var propertyList: PropertyList {
         var entries: [String: PropertyList] = [
@@ -213,8 +232,10 @@ extension ExportQueue.Entry {
         else { return nil }
         var properties = MessageProperties()
         properties.object = object
+        // A bridge exports only notifications of its own session, so it is the first bridge that the message passes.
         properties.hops = 1
         properties.isOldValue = isOld
+        // The bridge writes CBOR only for names whose integers keep their widths, so the content type says it.
         properties.keepsWidths = entries["type"]?.text == Payload.binaryContentType
         properties.serial = entries["serial"]?.unsigned
         properties.boundTo = entries["while"]?.text
@@ -236,6 +257,9 @@ extension ExportQueue.Entry {
 extension InwardMessage {
     /// Returns the publication as it arrived, with the time of its expiry instead of the remaining seconds. Its realm
     /// may differ from the bridge's realm.
+    ///
+    /// The key `anew` stands for ``mayBeOld``: the message may show an old value anew. Such a value is posted only if
+    /// the session does not have it.
     fileprivate func propertyList(now: Int64) -> PropertyList {
         var entries: [String: PropertyList] = [
             "topic": .string(publication.topic), "payload": .data(publication.payload),

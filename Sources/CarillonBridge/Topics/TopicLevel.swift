@@ -45,6 +45,7 @@ enum TopicLevel {
     static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0...0x1F, 0x7F...0x9F, 0xFDD0...0xFDEF: false
+        // The last two code points of each plane, such as U+FFFE and U+FFFF, are noncharacters.
         default: scalar.value & 0xFFFE != 0xFFFE
         }
     }

@@ -18,12 +18,13 @@ struct TopicMap: Equatable {
         var target: TopicPattern?
     }
 
-    /// The rules, in the order of the configuration.
+    /// All rules, in the order of the configuration.
     private(set) var rules: [Rule] = [] {
         didSet { takingRules = rules.filter { $0.source != nil && !isShadowed($0) } }
     }
 
-    /// The rules by which messages of devices arrive.
+    /// The rules by which messages of devices arrive: those with source topics that no earlier rule has
+    /// (``isShadowed(_:)``).
     private var takingRules: [Rule] = []
 
     /// The user in the origin of a device's message. Its host is the first level of the topic.
@@ -51,7 +52,8 @@ struct TopicMap: Equatable {
         Set(takingRules.compactMap { isWanted($0.name) ? $0.source?.text : nil })
     }
 
-    /// Whether a rule maps messages of this device to this name.
+    /// Whether a rule, used or shadowed, maps messages of this device to this name. ``Importer`` keeps such values when
+    /// the configuration changes, and removes those of other devices.
     func takes(_ name: String, of origin: Origin) -> Bool {
         rules.contains { rule in
             ExactText.matches(rule.name, name) && rule.source.map { ExactText.matches($0.root, origin.host) } == true

@@ -20,7 +20,9 @@ final class BridgeInquirer: @unchecked Sendable {
 
     /// Calls a method of the bridge without arguments.
     ///
-    /// - Parameter answer: receives the bridge's reply, or the error of the bridge or the bus.
+    /// - Parameters:
+    ///   - timeLimit: the maximum time until the reply.
+    ///   - answer: receives the bridge's reply, or the error of the bridge or the bus.
     func ask(
         _ member: MemberName, within timeLimit: ReplyTimeout = timeLimit,
         _ answer: @escaping (Result<Message, BusError>) -> Void

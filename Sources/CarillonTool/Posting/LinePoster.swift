@@ -26,7 +26,9 @@ final class LinePoster {
 
     /// - Parameters:
     ///   - source: the name of the file, the prefix of line numbers in error messages; empty for standard input.
+    ///   - showsProgress: whether a terminal shows the number of posts so far.
     ///   - report: receives the number of clients that each post matched.
+    ///   - convert: converts a line to a post.
     init(
         session: CommandSession, reading descriptor: Int32, source: String = "", showsProgress: Bool,
         report: @escaping (Int) -> Void, convert: @escaping Conversion

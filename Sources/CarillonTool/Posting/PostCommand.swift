@@ -54,6 +54,7 @@ enum PostCommand {
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
 
+        // The options that exclude or need each other are checked first.
         guard let name = rest.first else { throw UsageError("post needs a NAME") }
         let count = try NumberArguments.count(parser.value(repetitions), "--repeat")
         let seconds = try NumberArguments.seconds(parser.value(delay), "--delay")
@@ -78,6 +79,7 @@ enum PostCommand {
         let post = PostArguments(
             name: name, object: parser.value(object) ?? "", userInfo: userInfo, options: options,
             isVerbose: parser.value(verbose))
+        // There are three ways to post: for each line, repeatedly, or once.
         if parser.value(lines) {
             var poster: LinePoster?
             return CommandSession.run { session in

@@ -74,7 +74,8 @@ private struct Recording {
         self.pace = pace
     }
 
-    /// Returns the post in a line; nil for a blank line and for an event.
+    /// Returns the post in a line, with its delay after the first post. Returns nil for a blank line, and for an event,
+    /// whose losses are counted.
     mutating func post(in line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)? {
         guard line.utf8.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
         let object: JSON

@@ -173,6 +173,7 @@ final class CursesScreen {
             }
         var bytes = [first]
         while bytes.count < count {
+            // In UTF-8 each byte behind the first begins with the bits 10.
             guard let next = UInt8(exactly: curses.getKey(window)), next & 0xC0 == 0x80 else { return nil }
             bytes.append(next)
         }

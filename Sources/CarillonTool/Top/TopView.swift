@@ -117,6 +117,7 @@ enum TopView: String, CaseIterable, Sendable {
         }
         func row(_ key: String, _ now: UInt64?, _ limit: UInt64?) -> Row {
             let used = limit.flatMap { limit in now.map { Double($0) / Double(max(1, limit)) * 100 } }
+            // Near a limit the next posts may be refused or lost: trouble from 90 percent on, a warning from 50 on.
             let style: Terminal.Style? = used.flatMap { $0 >= 90 ? .bad : $0 >= 50 ? .warning : nil }
             let isTotal = limit == nil && now != nil
             return Row(cells: [

@@ -17,6 +17,7 @@ enum MonitorCommand {
             parser.string("record", placeholder: "FILE", help: "Also append them to FILE, for 'carillon replay'")
         }
         guard let (arguments, record) = read else { return Output.writeVersion() }
+        // A recording has the time of each post, which the service sends only if the detail `time` is requested.
         let path = parser.value(record)
         arguments.warnOfPatterns()
         let watch = Observation(

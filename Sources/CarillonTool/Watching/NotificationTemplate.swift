@@ -23,7 +23,7 @@ struct NotificationTemplate {
         case poster = "p"
         case serial = "s"
         case sequence = "q"
-        /// See ``Arrival/mark``.
+        /// The time since the registration and the sequence number (``Arrival/mark``).
         case mark = "m"
         case userID = "U"
         case processID = "P"
@@ -62,6 +62,7 @@ struct NotificationTemplate {
     /// - Throws: an error for an unknown field, and for an entry without a key or an end.
     init(_ format: String) throws(UsageError) {
         var parts: [Part] = []
+        // The fixed text since the last field, which becomes a part of its own at the next field.
         var text = ""
         func flush() {
             if !text.isEmpty { parts.append(.text(text)) }

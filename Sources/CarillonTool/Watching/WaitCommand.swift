@@ -25,6 +25,7 @@ enum WaitCommand {
                 COMMAND causes. A COMMAND that fails before the notification has arrived ends the wait with its exit
                 status. A COMMAND that still runs then continues. The exit status is 3 after --timeout.
                 """)
+        // The words behind the first `--` belong to the COMMAND, and are not parsed.
         let separator = arguments.firstIndex(of: "--")
         let command = separator.map { Array(arguments[($0 + 1)...]) } ?? []
         let read = try ObservationArguments.read(Array(arguments[..<(separator ?? arguments.endIndex)]), by: parser) {
@@ -59,6 +60,7 @@ enum WaitCommand {
             watch.start(on: session) { _ in
                 isQuiet ? [] : [Printer(arguments.format, on: session)]
             } begun: {
+                // The observer is registered, so the COMMAND can start. A COMMAND that fails ends the wait.
                 guard !command.isEmpty else { return }
                 do throws(ChildProgram.Failure) {
                     child = try ChildProgram(command, on: .default) { ending in

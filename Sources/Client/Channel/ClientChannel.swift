@@ -140,7 +140,9 @@ final class ClientChannel {
 
     /// Reads and handles frames until no input is left.
     ///
-    /// - Parameter maxReads: the maximum number of reads; `.max` for a drain.
+    /// - Parameters:
+    ///   - maxReads: the maximum number of reads; `.max` for a drain.
+    ///   - mayWait: whether a frame may wait for ``retryHeldFrame()``; false for a drain.
     private func read(_ maxReads: Int, mayWait: Bool) {
         var (reads, bytes) = (0, 0)
         while !isOver, held == nil, !isTaking, reads < maxReads, bytes < Self.maxBytesAtOnce {
@@ -196,7 +198,9 @@ final class ClientChannel {
         }
     }
 
-    /// Passes a frame to the session, and applies its result.
+    /// Passes a frame to the session, and applies its result: handled, held, or invalid.
+    ///
+    /// - Parameter mayWait: whether the session may hold the frame.
     private func take(_ frame: Frame, mayWait: Bool) {
         if case .closing(_, discardsFrames: true) = state { return }
         switch onFrame?(frame, mayWait) ?? .taken {

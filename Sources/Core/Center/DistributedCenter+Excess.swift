@@ -37,8 +37,9 @@ struct Lowered {
 /// does not count in the total. Meanwhile the account gets nothing more. Example: a limit is lowered to 1000, and one
 /// account uses 2000. Its maximum share is 875 (7/8), so its excess is 1125, and 125 are free for others.
 ///
-/// The excess of an account ends when the account has given it back. It also ends when others have given back so much
-/// that the total is within the limit, with all usage counted.
+/// The excess of an account ends in one of two ways: the account has given it back, or others have given back so much
+/// that the total with all excess is within the limit. In the second case an account keeps only the excess beyond its
+/// maximum share.
 ///
 /// Only a lowered limit makes the excess grow. Otherwise each restart of the service would free more capacity (E3).
 extension DistributedCenter {
@@ -132,6 +133,8 @@ extension DistributedCenter {
     ///
     /// - Returns: whether it was distributed, so that an account may have less excess than before.
     func distributeExcess(of resource: Resource) -> Bool {
+        // A distribution visits all of these accounts. At least a quarter as many moves must precede it, so that its
+        // cost for each move is bounded.
         guard excess[resource] > 0, let known = lowered[resource], known.moves > known.accounts.count / 4 else {
             return false
         }
@@ -157,6 +160,8 @@ extension DistributedCenter {
         }
         meter.count(2 * accounts.count)
         meter.countSort(of: accounts.count)
+        // `rest` is the usage that still counts. Each account gets an equal part of it, rounded up, but no more than
+        // its usage. An account with less usage leaves more of the rest to the larger accounts behind it.
         var rest = all - amount
         for (number, account) in smallestFirst.enumerated() {
             let left = smallestFirst.count - number
@@ -193,6 +198,9 @@ extension DistributedCenter {
 
     /// The maximum of all accounts together (`all`), the maximum of one account (`one`), and the usage that counts when
     /// the total is over its limit (`whenOver`). Small totals have no shares, so `one` is all of it.
+    ///
+    /// An account may use at most as many in-flight bytes and answers as remain free, which is half of the limit. Its
+    /// share of other resources is 7/8.
     private func maxShare(of resource: Resource) -> (all: Int, one: Int, whenOver: Int) {
         let limit = limit(of: resource)
         switch resource {

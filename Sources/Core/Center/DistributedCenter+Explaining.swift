@@ -9,6 +9,7 @@ extension DistributedCenter {
     ///   - object: the object of the notification; empty for none. Ignored if `name` is empty.
     /// - Returns: nil for an unknown client.
     public func explanation(of client: ClientName, name: String, object: String) -> Explanation? {
+        // A query counts as an event too, because the bound on the steps of an event holds for it (E8).
         defer { eventEnded() }
         guard let client = clients[client] else { return nil }
         let now = clock.uptime()
@@ -90,7 +91,7 @@ public struct Explanation: Sendable {
 
     /// The numbers of notifications that wait for the client: of the given name and object, or of all.
     public struct Waiting: Hashable, Sendable {
-        /// Due notifications, which wait until the client reads or until their slot comes.
+        /// Due notifications, which wait until the client reads, or until the send schedule reaches their entry.
         public internal(set) var due = 0
         /// Held notifications, which wait until the client is resumed.
         public internal(set) var held = 0

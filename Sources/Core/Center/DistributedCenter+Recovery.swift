@@ -6,7 +6,8 @@
 /// ``restoreNumbers(lastSerial:lastObserver:)``, and ``finishRestoring(effects:)``. Until then clients are sent
 /// nothing.
 extension DistributedCenter {
-    /// Writes a change to the recovery log, if there is one. A change of the excess is written first.
+    /// Writes a change to the recovery log, if there is one. A change of the excess, the usage beyond a lowered limit
+    /// (``Excess``), is written first.
     func remember(_ change: @autoclosure () -> Change, effects: inout [Effect]) {
         guard remembersChanges else { return }
         if isExcessToRemember { rememberExcess(effects: &effects) }
@@ -203,6 +204,7 @@ extension DistributedCenter {
         for client in clients.values {
             guard let counts = client.restoredCounts.take() else { continue }
             if counts.lastSerial > 0 { changeQueue(of: client) { $0.take(through: counts.lastSerial) } }
+            // `unkept` is greater than 0 only if the log has no queues. Then all waiting notifications are lost.
             let count = counts.unconfirmed + counts.unkept
             guard count > 0 else { continue }
             client.counts.dropped &+= count
@@ -233,7 +235,7 @@ extension DistributedCenter {
     }
 
     /// The maximum of a restored number. A greater one comes from corrupt bytes. Sums of several such numbers do not
-    /// overflow.
+    /// overflow, because 64 bits have space for 16 of them.
     private static let greatestNumber: UInt64 = 1 << 60
 
     /// Handles the end of the service's connection to the bus, after which nothing can be sent. All due notifications
@@ -257,7 +259,8 @@ extension DistributedCenter {
             client.isHandedOver = true
             rememberDue(of: client, effects: &effects)
         }
-        // The slots send nothing now, but posters that wait for them get their answers.
+        // The slots, which are the entries of the send schedule, send nothing now. The answers to posters that wait
+        // until these slots are processed are sent.
         processAllSlots(effects: &effects)
     }
 
@@ -315,7 +318,8 @@ extension DistributedCenter {
         for payer in retained.allPayers.sorted(by: { $0.name < $1.name }) where !payer.isKnown {
             watchDeparture(of: peer(payer.name, effects: &effects), effects: &effects)
         }
-        // These posters of at-exit posts are no clients, so they have left and no event would report it.
+        // An at-exit post makes its poster a client. A restored poster of such a post that is no client has therefore
+        // left, and no event will report its departure. Its at-exit posts become due now.
         for poster in postingQueues.postersUntilExit.sorted() where clients[poster] == nil {
             releaseAtExit(of: poster)
             remember(.clientGone(poster), effects: &effects)

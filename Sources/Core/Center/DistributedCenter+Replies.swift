@@ -64,7 +64,7 @@ extension DistributedCenter {
     }
 
     /// Sends the only pending reply although the window is full, because the client may wait for it before it reads.
-    /// See ``sendOnlyAnswer(to:effects:)``.
+    /// ``sendOnlyAnswer(to:effects:)`` does the same for a connection without a channel.
     private func sendOnlyReply(to peer: Peer, effects: inout [Effect]) {
         peer.replies?.flow.allowSingleReplies()
         guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.first,

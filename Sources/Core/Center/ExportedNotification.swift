@@ -10,11 +10,11 @@ public struct ExportedNotification {
     public let deliverImmediately: Bool
     /// The retention in this session; nil for a notification that is not retained.
     public let retention: Retention?
-    /// See ``Notification/expiry``.
+    /// The time after which it is not delivered, as ``Clock/uptime``, in microseconds; nil for never.
     public let expiry: Int64?
-    /// See ``Notification/serial``.
+    /// The position of the post among all posts that this service accepted.
     public let serial: UInt64
-    /// See ``Notification/time``.
+    /// The time when it was posted, in microseconds since 1970 in UTC.
     public let time: Int64
 
     public init(

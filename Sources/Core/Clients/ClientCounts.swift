@@ -17,7 +17,8 @@ public struct ClientCounts: Equatable, Sendable {
     /// The serial of the notification with the last sequence number. A serial is the position of a notification among
     /// all posts.
     public var lastSerial: UInt64 = 0
-    /// The number of waiting notifications that are not in the recovery files.
+    /// The number of waiting notifications and unreported losses that are not in the recovery files. It is 0 if the
+    /// recovery log has the queues.
     public var unkept: UInt64 = 0
 
     public init(sequence: UInt64 = 0, delivered: UInt64 = 0, dropped: UInt64 = 0) {

@@ -2,8 +2,8 @@
 import CarillonCollections
 
 /// The order in which due notifications leave the service. Each ``DeliveryLane`` has a FIFO queue of **scheduled
-/// sends** (M6). A scheduled send names a client, which is sent its next due notification of the lane. The
-/// notifications themselves are in the ``DeliveryQueue`` of the client.
+/// sends** (M6), which the center calls slots. A scheduled send names a client, which is sent its next due notification
+/// of the lane. The notifications themselves are in the ``DeliveryQueue`` of the client.
 ///
 /// A client that reads gets a scheduled send for each new notification. The order within a lane is thus that of the
 /// posts, over all clients (D4). A client that returns with a backlog has one scheduled send at a time, and gets a new

@@ -21,7 +21,7 @@ public enum Detail: String, Sendable, CaseIterable {
     case retained = "retained"
     /// The time when it was posted.
     case time = "time"
-    /// Whether it was posted with a retention, so that it became the value of its name and object (R1).
+    /// Whether it was posted with a retention, so that it became the value of its name, object and origin (R1).
     case kept = "kept"
     /// The time when it expires; absent when it never does.
     case expiry = "expiry"

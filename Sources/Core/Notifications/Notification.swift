@@ -21,8 +21,8 @@ public final class Notification {
     public let time: Int64
     /// The time after which it is not delivered, as ``Clock/uptime``, in microseconds; nil for never.
     public let expiry: Int64?
-    /// The retention that the post asked for: it then becomes the retained value of its name and object (R1). Nil for
-    /// other posts.
+    /// The retention that the post asked for: it then becomes the retained value of its name, object and origin (R1).
+    /// Nil for other posts.
     public let retention: Retention?
     /// Whether it is also for the other sessions of the machine (G1).
     public let goesToAllSessions: Bool

@@ -3,7 +3,7 @@
 public enum SuspensionBehavior: String, Sendable, CaseIterable {
     /// The observer gets none of them.
     case drop = "drop"
-    /// The newest notification of each name and object is held until the client is resumed.
+    /// The newest notification of each key, which is its name, object and origin, is held until the client is resumed.
     case coalesce = "coalesce"
     /// All notifications are held until the client is resumed.
     case hold = "hold"

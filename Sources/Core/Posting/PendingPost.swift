@@ -7,7 +7,7 @@ public struct PendingPost {
     public let object: String
     /// The property list of the post, in encoded form.
     public let userInfo: any UserInfo
-    /// See ``PostOptions/deliverImmediately``.
+    /// Whether suspended clients get it too, ahead of due notifications (``PostOptions/deliverImmediately``).
     public var deliverImmediately: Bool
     /// The time at which it is to be posted.
     public var style: PostingStyle

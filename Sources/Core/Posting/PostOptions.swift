@@ -16,7 +16,8 @@ public struct PostOptions: Equatable, Sendable {
     /// The parts in which a queued post must equal this one to be replaced by it (Q7). With an empty set it replaces
     /// none.
     public var coalescing: Set<CoalescingKey> = []
-    /// The retention that makes the notification the retained value of its name and object (R1); nil for none.
+    /// The retention that makes the notification the retained value of its key, which is the name, the object and the
+    /// origin (R1); nil for none.
     public var retention: Retention?
     /// The expiry, in seconds from the post; for an at-exit post, from the exit. Nil for never. After it the
     /// notification is not delivered to clients for which it still waits, and its retention ends.

@@ -245,7 +245,7 @@ final class PostingQueue {
     }
 
     /// Moves the posts to a smaller array when less than a sixteenth of the slots is used. Otherwise the memory of a
-    /// burst would stay as long as one post stays.
+    /// burst would stay as long as one post stays. At a sixteenth, the moves cost little per removed post.
     private func releaseMemory() {
         guard nodes.capacity > Self.keptPlaces, nodes.used < nodes.capacity / 16 else { return }
         // Each node moves, and so do the ends of its four lists.

@@ -283,7 +283,10 @@ struct PostingQueues {
         other.places[line] = place
     }
 
-    /// Takes a queue out of a round-robin. Its place stays there without a queue until it is reached or compacted.
+    /// Takes a queue out of the round-robin of a style. Its place stays there without a queue until it is reached or
+    /// compacted.
+    ///
+    /// - Parameter line: the style, by ``PostingStyle/order``.
     private mutating func giveUpPlace(of queue: PostingQueue, in line: Int) {
         guard let place = queue.places[line].take() else { return }
         place.queue = nil

@@ -204,7 +204,7 @@ struct DeliveryQueue: ~Copyable {
         let key: NotificationKey
         /// The size of the notification with its observers, in bytes.
         let byteCount: Int
-        /// See ``Notification/expiry``.
+        /// The time after which it is not delivered, as ``Clock/uptime``, in microseconds; nil for never.
         let expiry: Int64?
 
         init(_ notification: Notification, byteCount: Int) {

@@ -301,6 +301,7 @@ struct IntervalQueue {
     /// Replaces or adds the mark of a single observer by binary search. A key may have thousands of marks, and their
     /// observers often come one by one.
     ///
+    /// - Parameter make: returns the new mark. It receives the present mark, which is nil for none.
     /// - Returns: the new mark; nil when the earliest end may have to be computed anew.
     private mutating func merge(
         _ intervalObserver: IntervalObserver, into entry: Entry, _ make: (Mark?, IntervalObserver) -> Mark
@@ -549,10 +550,12 @@ struct IntervalQueue {
         let before = entry.newest
         let newest = entry.waiting > 0 ? newest : nil
         entry.newest = newest
+        // A new entry adds all of its marks to the totals. For a stored one, the change of the marks did that.
         if entries.updateValue(entry, forKey: entry.hash) == nil {
             markCount += entry.marks.count
             waitingCount += entry.waiting
         }
+        // Another notification waits, or none any more.
         if before?.serial != newest?.serial {
             if let before {
                 count -= 1

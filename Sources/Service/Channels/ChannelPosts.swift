@@ -128,7 +128,7 @@ final class ChannelPosts {
     /// The time after the reply in which an unused channel with a closed end means that the bus or the client has refused
     /// the descriptor. It is long, because the end shows only when the channel is served.
     private static let timeOfRefusal = Duration.seconds(10)
-    /// The error for callers that do not read their replies.
+    /// The error for callers that do not read their replies, for all methods of the service.
     static let unread = BusError(.limitExceeded, message: "the caller does not read its replies")
     /// The error for a client that did not get its end of the channel.
     private static let refused = BusError(

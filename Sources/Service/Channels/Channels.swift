@@ -485,6 +485,9 @@ extension Channel {
     #endif
 
     /// Ends the wait of a probe for its Ping.
+    ///
+    /// - Parameter byPeer: whether the client has answered the Ping; false if a finding about its socket replaces the
+    ///   answer.
     fileprivate func setAnswered(at index: Int, byPeer: Bool) {
         var probe = probes[index]
         probe.waitsForPing = false

@@ -548,11 +548,13 @@ final class SocketBacklogProbe {
     /// Takes the answer to a process's question, and asks the next one or takes the result.
     private func answered(_ process: Process, _ task: Task, _ answer: Answer) {
         switch (task, answer) {
+        // A search begins: open the list of descriptors, and read it from the start.
         case (.list(let last, let since), .list(let list)):
             guard let list else { return searchEnded(process, found: [], since: since) }
             process.searchedThrough = last
             (process.found, process.looked) = ([], 0)
             ask(process, .search(list, through: last, since: since))
+        // Collect sockets until the end of the list. Then sort out the sockets that do not lead to the bus.
         case (.search(let list, let last, let since), .found(let some)):
             if let some {
                 process.found += some
@@ -566,9 +568,11 @@ final class SocketBacklogProbe {
             guard !process.found.isEmpty else { return searchEnded(process, found: [], since: since) }
             ask(process, .sort(SocketExamination(of: process.found, leadingTo: busName), through: last, since: since))
             process.found = []
+        // Repeat until all parts are examined. The search ends with the sockets that lead to the bus.
         case (.sort(let examination, let last, let since), .examined(let isMore)):
             guard isMore else { return searchEnded(process, found: examination.leadingToBus, since: since) }
             ask(process, .sort(examination, through: last, since: since))
+        // Repeat until all parts are examined. The look ends with the unread bytes of each socket.
         case (.look(let examination, let subjects, let last), .examined(let isMore)):
             guard isMore else { return lookEnded(process, examination.unread, for: subjects, through: last) }
             ask(process, .look(examination, for: subjects, through: last))

@@ -115,6 +115,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
             guard !isAtEnd else { return nil }
             systemCalls += 1
             var sockets: [(inode: UInt32, socket: UnixSocket)] = []
+            // The kernel fills at most 32 KiB with one answer to a listing.
             isAtEnd = !kernel.read(upTo: 32 << 10) { sockets.append(($0, $1)) }
             return isAtEnd && sockets.isEmpty ? nil : sockets
         }

@@ -18,8 +18,8 @@ final class PolicyGate {
         case post(name: String)
         /// To observe this name; empty for all names.
         case observe(name: String)
-        /// To use a function that concerns other programs of the session, which no sandbox may. The text is a verb
-        /// phrase that follows "may not".
+        /// To use a function that concerns other programs of the session. Every process outside sandboxes may, and no
+        /// sandbox. The text is a verb phrase that follows "may not" in the error.
         case session(String)
     }
 

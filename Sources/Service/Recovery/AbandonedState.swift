@@ -89,6 +89,8 @@ enum AbandonedState {
     }
 
     /// Finds out whether the bus of a log exists.
+    ///
+    /// - Parameter ours: the address of this service's own bus.
     private static func bus(of log: RecoveryLog, ours: String, _ files: any StateFiles) -> Bus {
         var decoder = ChangeDecoder()
         var address: String?

@@ -133,6 +133,7 @@ final class RecoveryCounters {
     ///   - hasQueues: whether the log has the queues, so that the queue length in the slot has no meaning.
     func counts(of client: ClientName, in slot: UInt32, written: ClientCounts, hasQueues: Bool) -> ClientCounts {
         func field(_ field: Field) -> UInt64 { earlier[Int(slot) * Self.fields + field.rawValue] }
+        // A number above a quarter of the range comes from corrupt bytes, and its sums could overflow.
         guard slot > 0, Int(slot) < earlier.count / Self.fields, field(.owner) == Self.owner(client),
             field(.sequence) >= written.sequence, field(.confirmed) <= field(.sequence),
             field(.sequence) <= UInt64.max / 4, field(.delivered) <= field(.sequence),

@@ -542,7 +542,8 @@ final class RecoveryStore {
     /// The maximum size of a rewritten log, in bytes.
     private var maxRewritten: Int { limit / 3 * 2 }
 
-    /// Whether the queues, which the log does not have, have become small enough for the log.
+    /// Whether the queues, which the log does not have, have become small enough for the log: a quarter of the limit.
+    /// That is well below the maximum of two thirds, so that the queues do not leave the log again soon.
     private func mayHaveQueues(_ center: DistributedCenter) -> Bool {
         let statistics = center.statistics
         return Int(clamping: statistics.queuedBytes + statistics.queuedPostBytes) < limit / 4

@@ -42,7 +42,8 @@ struct SessionRules: Equatable {
 
 /// The parser of the rules in the configuration file.
 extension SessionRules {
-    /// The names of the group.
+    /// The names of the group: the documented one, and the same in lower case, which is accepted too. Other groups of
+    /// the configuration have one name.
     static let groups = ["Sessions", "sessions"]
 
     /// The keys of the group.

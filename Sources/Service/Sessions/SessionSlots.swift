@@ -112,7 +112,9 @@ struct SessionSlots {
         peers.count < Self.maxPeers && counts[userID, default: 0] < Self.maxPeersOfUser
     }
 
-    /// Takes a slot from the user with the most sessions, if that user has at least two more than this one.
+    /// Takes a slot from the user with the most sessions, if that user has at least two more than this one. Among
+    /// several such users it is the one with the greatest ID. The session with the greatest name loses its slot. Both
+    /// choices are arbitrary, but the same for the same sessions, as dictionaries have no fixed order.
     private mutating func freeSlot(for userID: UInt32) -> SessionPeer? {
         guard peers.count >= Self.maxPeers,
             let most = counts.max(by: { ($0.value, $0.key) < ($1.value, $1.key) }),

@@ -75,6 +75,7 @@ extension SystemBusSession {
     private func takeNotification(
         _ message: Message, from peer: SessionPeer, _ userID: UInt32, isAllowed: Bool
     ) throws(BusError) {
+        // The number is recorded first, so that a refused or lost notification leaves no gap in the numbers.
         let place = try SessionNotification.place(of: message)
         try note(place.number, lost: place.lost, from: peer, userID)
         let limits = owner.limits()
@@ -89,6 +90,7 @@ extension SystemBusSession {
             let isTaken = false
         #endif
         let isImported = isTaken || owner.rules.imports(notification.name, of: userID)
+        // Above the rate limit it is lost, and observers of an imported name get a report of the loss.
         guard isAllowed else {
             owner.noteLoss(1, "from user \(userID), above the rate limit,")
             if isImported {

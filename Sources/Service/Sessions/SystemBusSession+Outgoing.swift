@@ -250,6 +250,8 @@ extension SystemBusSession {
         guard let center = owner.center, peer.replayTimer == nil else { return false }
         switch peer.replay {
         case .done: return false
+        // The replay begins when the queue is empty, so that it overtakes no queued notification, and within its rate
+        // limit. The newest serial bounds it, because newer values are sent as notifications.
         case .due:
             guard peer.queue.waitingCount == 0 else { return false }
             guard peer.replayLimit.take(at: now) else {
@@ -259,6 +261,7 @@ extension SystemBusSession {
             bus.send(ValuesSignal(number, isBeginning: true).message(to: peer.name))
             peer.replay = .begun(after: 0, through: center.newestSerial)
             return true
+        // The next wanted value in the order of serials is sent, or the end of the replay if none is left.
         case .begun(var after, let through):
             for _ in 0..<Self.maxLookedAt {
                 guard let (value, serial) = center.valueForSessions(after: after, through: through) else {

@@ -16,7 +16,8 @@ public enum BridgeWire {
     public static let test: MemberName = "Test"
     /// The method that reads the configuration files again.
     public static let reload: MemberName = "Reload"
-    /// The method that removes the retained messages of a host from the broker; see ``forgetCall(host:user:)``.
+    /// The method that removes the retained messages of a host and user from the broker. Its call is
+    /// ``forgetCall(host:user:)``.
     public static let forget: MemberName = "Forget"
 
     /// The error of ``test`` when the round trip did not complete.

@@ -75,6 +75,7 @@ public final class ChannelFrameReader {
     /// - Throws: A protocol violation. Each later call throws it again.
     public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
         if let fault { throw fault }
+        // Discard the rest of an earlier frame. Of a frame that `passOver()` discards, the beginning is copied.
         let passed = min(skipped, byteCount)
         if cut == nil { releaseHead() } else { copyHead(of: passed) }
         first += passed
@@ -86,6 +87,7 @@ public final class ChannelFrameReader {
             if first == end { releaseBuffer() }
             return nil
         }
+        // The header: the length of the body, the kind, and a number.
         let length = header(at: 0, as: UInt32.self)
         let code = header(at: 4, as: UInt32.self)
         let number = header(at: 8, as: UInt64.self)
@@ -93,6 +95,7 @@ public final class ChannelFrameReader {
             return try fail(.kind(code))
         }
         guard length <= ChannelFrame.maxBytesOfBody else { return try fail(.length(length)) }
+        // A frame that is too long is returned at once, without its body.
         if Int(length) > maxKept {
             first += ChannelFrame.headerSize
             skipped = Int(length)

@@ -3,9 +3,10 @@ import CarillonDBus
 
 /// The D-Bus method that removes the caller's observers of a name and an object, and replies with their number (D8).
 public struct RemoveObservers: RemovingMethod {
-    /// The registered name; empty for any name.
+    /// The name of the registrations, compared byte for byte. An empty name selects registrations with any name, and
+    /// those for all names. No value selects only those for all names.
     public var name: String
-    /// The registered object; empty for any object.
+    /// The object of the registrations, by the same rules.
     public var object: String
 
     public init(name: String, object: String) {

@@ -94,7 +94,8 @@ struct MarshalledOption {
         return try mappingCenterErrors { () throws(CenterError) in try WireOption.number(integer, of: key) }
     }
 
-    /// Reads an integer; nil if the value violates the D-Bus layout.
+    /// Reads an integer; nil if the value violates the D-Bus layout. `skip` moves the reader to the alignment of the
+    /// type, which equals its size, and behind the value. The bytes are already in this machine's byte order.
     private mutating func integer<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type) -> Int128? {
         let size = MemoryLayout<Number>.size
         guard value.skip(size) else { return nil }

@@ -158,7 +158,8 @@ private enum WireKind {
     }
 }
 
-/// The first pass: adds up the size, with the same traversal as ``Writer``.
+/// The first pass: adds up the size, with the same traversal as ``Writer``. The argument `depth` is the number of
+/// containers around a value.
 private struct Measure {
     private(set) var offset: Int
     /// The offset beyond which the userInfo is too large.

@@ -53,9 +53,9 @@ public struct SessionNotification {
 
     /// The options of a notification that concern acknowledgment and losses.
     public struct Place: Equatable, Sendable {
-        /// See ``Options/number``.
+        /// The sequence number of the message among the sender's messages to this receiver.
         public var number: UInt64 = 0
-        /// See ``Options/lost``.
+        /// The number of earlier posts that the sender discarded because its queue was full.
         public var lost: UInt64 = 0
     }
 
