@@ -18,29 +18,29 @@ def measured(figures):
     count = figures["hosts"]
     rest, through, wide = figures["at rest"], figures["throughput"], figures["fan-out"]
     programs = {"bridge": "carillon-bridge", "service": "carillond", "bus": "dbus-daemon"}
-    rows = [[f"`{title}`, MiB: shared out, of its own, resident",
+    rows = [[f"memory of one `{title}`, MiB: PSS / written / resident",
              " / ".join(mib(figures["memory"][what][kind]) for kind in ("pss", "own", "rss"))]
             for what, title in programs.items()]  # fmt: skip
     rows += [
-        ["mosquitto, MiB of its own: alone, with all hosts, after the load",
+        [f"written memory of mosquitto, MiB: without hosts / with {count} hosts / after all loads",
          " / ".join(mib(figures[key]["own"]) for key in ("broker alone", "broker", "broker after load"))],
-        ["mosquitto, for a host, and for a filter that no other host has",
+        ["written memory of mosquitto: for one host / for one filter that no other host has",
          f"{(figures['broker']['own'] - figures['broker alone']['own']) / count:.0f} KiB / {figures['bytes for a filter']:.0f} bytes"],
         ["connections at the broker", f"{figures['connections']}"],
-        ["at rest, of one host in a minute: bytes, packets, wake-ups of the bridge",
+        ["one host at rest, in a minute: bytes / packets / wake-ups of the bridge",
          f"{rest['bytes']:.0f} / {rest['packets']:.1f} / {rest['wake-ups']:.1f}"],
-        ["at rest, of one host in a minute, processor time in ms: bridge, mosquitto",
+        ["one host at rest, processor time in a minute, ms: bridge / mosquitto",
          f"{rest['bridge processor ms']:.2f} / {rest['broker processor ms']:.2f}"],
-        ["from a post here to its arrival there, ms: median, p99",
+        ["time from a post on one host to its arrival on another, ms: median / p99",
          f"{figures['latency']['median'] / 1e3:.2f} / {figures['latency']['p99'] / 1e3:.2f}"],
-        ["the same within one session, ms",
+        ["time from a post to its arrival in the same session, ms: median / p99",
          f"{figures['latency in one session']['median'] / 1e3:.2f} / {figures['latency in one session']['p99'] / 1e3:.2f}"],
-        [f"until the last of {wide['receivers']} hosts has it, ms: median, p99",
+        [f"time from a post to its arrival on the last of {wide['receivers']} hosts, ms: median / p99",
          f"{wide['median ms']:.1f} / {wide['p99 ms']:.1f}"],
-        ["notifications in a second through one bridge, out and in", f"{through['a second']:,.0f}"],
-        ["bytes and packets for each, in and out of the broker, all of TLS and TCP",
+        ["notifications per second from one host to another", f"{through['a second']:,.0f}"],
+        ["traffic of the broker per notification, in and out, with TLS and TCP: bytes / packets",
          f"{through['bytes']:.0f} / {through['packets']:.1f}"],
-        ["processor time for each, microseconds: bridge out, bridge in, mosquitto",
+        ["processor time per notification, µs: exporting bridge / importing bridge / mosquitto",
          " / ".join(f"{through['processor us'][what]:.0f}" for what in ("bridge out", "bridge in", "broker"))],
     ]  # fmt: skip
-    return table([f"{count} hosts on one mosquitto, {figures['processors']} processors", ""], rows)
+    return table([f"measured quantity, with {count} hosts on one mosquitto and {figures['processors']} processors", "value"], rows)

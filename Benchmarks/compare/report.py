@@ -22,6 +22,8 @@ TITLES = {
 ORDER = [f"{family}-{bus}" for bus in BUSES for family in ("raw", "plain", "library", "channel")]
 ORDER += ["gdnc", "redis", "mosquitto"]
 OURS = ("plain", "library", "channel")
+#: The head of the first column where the cells are medians of the rounds.
+SYSTEM = "system (in brackets the lowest and the highest round)"
 
 
 def title(way):
@@ -94,7 +96,8 @@ def table(head, rows):
 
 
 def throughput(figures):
-    head = ["delivered in a second", "1 observer", "10 observers", "50 observers", "times the raw broadcast"]
+    head = [SYSTEM, *(f"deliveries per second, {n} observer{'s' if n > 1 else ''}" for n in (1, 10, 50)),
+            "divided by the raw broadcast's, 1 / 10 / 50 observers"]
     rows = []
     for way in figures.ways("throughput"):
         cells = [spread(figures.values("throughput", way, n), rate) for n in (1, 10, 50)]
@@ -104,7 +107,8 @@ def throughput(figures):
 
 
 def latency(figures):
-    head = ["microseconds, at 500 posts in a second", "p50", "p99", "times the raw broadcast"]
+    head = [f"{SYSTEM}, at 500 posts per second", "latency p50 (median), µs", "latency p99, µs",
+            "p50 / p99, divided by the raw broadcast's"]
     rows = []
     for way in figures.ways("latency"):
         cells = [spread(figures.values("latency", way, key), number) for key in ("p50", "p99")]
@@ -114,7 +118,9 @@ def latency(figures):
 
 
 def names(figures):
-    head = ["delivered in a second, of one name", "among 1", "among 10,000", "among 100,000", "100,000 against 1"]
+    head = [SYSTEM, "deliveries per second, 1 registration", "deliveries per second, 10,000 registrations",
+            "deliveries per second, 100,000 registrations",
+            "rate with 100,000 registrations, divided by that with 1"]
     rows = []
     for way in figures.ways("names"):
         cells = [spread(figures.values("names", way, n), rate) for n in (1, 10_000, 100_000)]
@@ -123,7 +129,7 @@ def names(figures):
 
 
 def stopped(figures):
-    head = ["ten observers, and one that is stopped", "share of their throughput that the ten keep"]
+    head = [SYSTEM, "throughput of ten observers beside a stopped one, divided by their throughput without it"]
     return table(head, [
         [title(way), spread(figures.values("stopped", way, "kept"), lambda value: number(value, 2))]
         for way in figures.ways("stopped")
@@ -131,8 +137,9 @@ def stopped(figures):
 
 
 def processor_time(figures):
-    head = ["processor seconds for 10,000 deliveries", "servers, 1 / 10 / 50 observers", "all sides",
-            "all sides, times the raw broadcast"]
+    head = ["system", "servers: processor s per 10,000 deliveries, 1 / 10 / 50 observers",
+            "servers, poster and observers: processor s per 10,000 deliveries, 1 / 10 / 50 observers",
+            "servers, poster and observers, divided by the raw broadcast's"]
     rows = []
     for way in figures.ways("processor time of all"):
         cells = [
@@ -145,8 +152,8 @@ def processor_time(figures):
 
 
 def memory(figures):
-    head = ["MiB of all servers", "at rest", "after all loads", "with 100,000 registrations",
-            "a minute after they left"]
+    head = ["system", "servers at rest, MiB", "servers after all loads, MiB", "servers with 100,000 registrations, MiB",
+            "servers a minute after the registrations ended, MiB"]
     keys = ("idle", "loaded", "registered", "left")
     return table(head, [
         [title(way), *(number(figures.median("memory", way, key), 1) for key in keys)]
@@ -158,13 +165,13 @@ def service(figures):
     data = figures.data.get("service", {})
     rows = []
     if "first call" in data:
-        rows.append(["first call, which makes the bus start it, ms",
+        rows.append(["time of the first call, which makes the bus start the service, ms",
                      spread(data["first call"], lambda value: number(value, 1))])
-        rows.append(["next call, ms", spread(data["next call"], lambda value: number(value, 2))])
+        rows.append(["time of the next call, ms", spread(data["next call"], lambda value: number(value, 2))])
     if "resident" in data:
-        rows.append(["resident at rest, with one observer, MiB", number(statistics.median(data["resident"]), 1)])
-        rows.append([f"wake-ups in {data['idle seconds']} s at rest", str(data["wake-ups"])])
-    return table(["`carillond` alone", ""], rows)
+        rows.append(["resident memory at rest, with one observer, MiB", number(statistics.median(data["resident"]), 1)])
+        rows.append([f"wake-ups in {data['idle seconds']} s at rest, with one observer", str(data["wake-ups"])])
+    return table(["measured quantity of the service, `carillond`", "value (lowest to highest)"], rows)
 
 
 def counts(figures):
@@ -176,30 +183,57 @@ def counts(figures):
             TITLES[way], number(instructions["0"]), number(instructions["10"] / 10),
             number(sum(calls["0"].values()), 2), number(sum(calls["10"].values()) / 10, 2),
         ])
-    head = ["of the service", "instructions for a post that nobody observes", "for a delivery, of ten to each post",
-            "system calls for a post", "for a delivery"]
+    head = ["clients", "service's instructions for a post without observers",
+            "service's instructions per delivery, ten observers", "service's system calls for a post without observers",
+            "service's system calls per delivery, ten observers"]
     return table(head, rows)
 
 
 def losses(figures):
-    head = ["in all runs", "lost", "out of order"]
+    head = ["system", "lost notifications", "notifications out of order or twice"]
     lost, faults = figures.data["lost"], figures.data["out of order"]
     return table(head, [[title(way), number(lost[way]), number(faults[way])] for way in ORDER if way in lost])
 
 
 def missing(figures):
-    lines = [f"- {title(way)}: {reason}" for way, reason in figures.data["missing"].items()]
-    lines += [f"- {title(way)}: failed, {each}" for way, all_ in figures.data["failed"].items() for each in all_]
-    return "\n".join(lines) if lines else "Nothing was missing."
+    lines = [f"- {title(way)} was not measured: {reason}" for way, reason in figures.data["missing"].items()]
+    for way, failures in figures.data["failed"].items():
+        for each in dict.fromkeys(failures):
+            lines.append(f"- {title(way)}: {failure(each, failures.count(each))}")
+    return "\n".join(lines) if lines else "No system was missing, and no measurement failed."
+
+
+#: Questions by the names of their sections in the document.
+SECTIONS = {
+    "start": "Start of the server", "throughput": "Throughput", "latency": "Latency",
+    "stopped": "An observer that is stopped", "names": "One name among many", "start-up": "The service alone",
+    "counts": "Counts",
+}
+#: The lines of the loads for which the benchmark waits.
+AWAITED = {
+    "ready": "the observer did not become ready", "posted=": "the poster did not send all its posts",
+    "received=": "the observer did not receive all notifications", "first=": "the service did not answer the first call",
+}
+
+
+def failure(text, rounds):
+    """A sentence about a measurement that failed: which, how often, and why."""
+    question, _, reason = text.partition(": ")
+    if found := re.search(r": no '([^']+)' within (\d+) s$", reason):
+        reason = f"{AWAITED.get(found.group(1), f'no line {found.group(1)}')} within {found.group(2)} s"
+    name = ", ".join(SECTIONS.get(each, each) for each in question.split(", "))
+    times = "once" if rounds == 1 else f"in {rounds} rounds"
+    return f"the measurement *{name}* failed {times}, because {reason}."
 
 
 def run(figures):
     machine = figures.data["machine"]
     return (
-        f"{machine['date']}, {machine['processors']} processors, {machine['system']}, Linux {machine['kernel']}, "
-        f"dbus-daemon {machine['dbus-daemon']}, dbus-broker {machine['dbus-broker'] or 'not installed'}; "
-        f"{figures.data['rounds']} rounds, {figures.data.get('seconds', 0) // 60} minutes. Before it began the machine "
-        f"had a load of {machine['load']:.1f}."
+        f"The run of {machine['date']} used a machine with {machine['processors']} processors, {machine['system']}, "
+        f"Linux {machine['kernel']}, dbus-daemon {machine['dbus-daemon']} and dbus-broker "
+        f"{machine['dbus-broker'] or '(not installed)'}. The run had {figures.data['rounds']} rounds and took "
+        f"{figures.data.get('seconds', 0) // 60} minutes. Before the run, the machine had a load average of "
+        f"{machine['load']:.1f}."
     )
 
 
@@ -220,41 +254,43 @@ def aims(figures):
     for family, bounds in (("channel", {1: 3, 10: 3, 50: 3}), ("library", {1: 1.0, 10: 1.3, 50: 1.3}),
                            ("plain", {1: 0.6, 10: 0.45})):
         for n, bound in bounds.items():
-            name = f"{TITLES[family]}: throughput with {n} observer{'s' if n > 1 else ''}, times the raw broadcast"
+            name = f"{TITLES[family]}: throughput with {n} observer{'s' if n > 1 else ''}, divided by the raw broadcast's"
             each("Throughput", name, bound, True,
                  lambda bus, n=n, f=family: figures.ratio("throughput", f"{f}-{bus}", n))
     for family, bound in (("channel", 0.8), ("library", 1.6), ("plain", 1.6)):
-        each("Latency", f"{TITLES[family]}: p50 at 500 posts in a second, times the raw broadcast", bound, False,
+        name = f"{TITLES[family]}: median latency at 500 posts per second, divided by the raw broadcast's"
+        each("Latency", name, bound, False,
              lambda bus, f=family: figures.ratio("latency", f"{f}-{bus}", "p50"))
     for family in OURS:
-        each("Names", f"{TITLES[family]}: one name among 100,000, against one among one", 0.95, True,
+        each("Names", f"{TITLES[family]}: throughput with 100,000 registrations, divided by that with 1", 0.95, True,
              lambda bus, f=family: figures.ratio("names", f"{f}-{bus}", 100_000, f"{f}-{bus}", 1))
     for family in OURS:
-        each("A stopped observer", f"{TITLES[family]}: what ten observers keep beside one that is stopped", 0.9, True,
+        name = f"{TITLES[family]}: throughput of ten observers beside a stopped one, divided by that without it"
+        each("A stopped observer", name, 0.9, True,
              lambda bus, f=family: figures.median("stopped", f"{f}-{bus}", "kept"))
 
     def instructions(way, observers):
         of_way = figures.data.get("counts", {}).get(way)
         return of_way and of_way["instructions"][str(observers)] / max(1, observers)
 
-    single("Instructions", "plain clients: instructions of the service for a delivery to ten", 20_000,
+    single("Instructions", "plain clients: instructions of the service per delivery, ten observers", 20_000,
            instructions("plain", 10), 0)
-    single("Instructions", "library on a channel: instructions of the service for a delivery to ten", 6_000,
+    single("Instructions", "library on a channel: instructions of the service per delivery, ten observers", 6_000,
            instructions("channel", 10), 0)
-    single("Instructions", "plain clients: instructions of the service for a post that nobody observes", 25_000,
+    single("Instructions", "plain clients: instructions of the service for a post without observers", 25_000,
            instructions("plain", 0), 0)
     data = figures.data.get("service", {})
-    single("Memory", "service at rest, MiB", 10,
+    single("Memory", "service: resident memory at rest, MiB", 10,
            statistics.median(data["resident"]) if "resident" in data else None, 1)
     for family in OURS:
         def more(bus, way=family):
             idle, left = (figures.median("memory", f"{way}-{bus}", f"service {key}") for key in ("idle", "left"))
             return None if idle is None or left is None else left - idle
 
-        each("Memory", f"{TITLES[family]}: the service a minute after 100,000 registrations left, MiB more than before",
+        each("Memory", f"{TITLES[family]}: growth of the service's memory a minute after 100,000 registrations ended, MiB",
              2, False, more, 1)
-    single("Wake-ups", "service: wake-ups in a minute at rest", 0, data.get("wake-ups"), 0)
-    single("Start-up", "service: first call after activation, ms", 10,
+    single("Wake-ups", "service: wake-ups per minute at rest", 0, data.get("wake-ups"), 0)
+    single("Start-up", "service: time of the first call, which starts the service, ms", 10,
            statistics.median(data["first call"]) if "first call" in data else None, 1)
     return result
 
@@ -273,8 +309,10 @@ def aims_table(figures, has_unmeasured=True):
             continue
         values = [number(value, digits) for value in reached]
         aim = ("at least " if is_least else "at most ") + f"{bound:,}"
-        rows.append([name, aim, *(values if len(values) == 2 else [values[0], ""]), verdict(bound, is_least, reached)])
-    return table(["what", "aim", "reached, dbus-daemon", "dbus-broker", ""], rows)
+        if len(values) == 1:
+            values.append("independent of the bus")
+        rows.append([name, aim, *values, verdict(bound, is_least, reached)])
+    return table(["measured quantity", "aim", "reached on dbus-daemon", "reached on dbus-broker", "result"], rows)
 
 
 PARTS = {

@@ -151,8 +151,8 @@ class Load:
             if a_realm.carrier == "one mosquitto":
                 each = min(FULL / a_realm.processors, Mosquitto.memory / a_realm.memory)
                 count = math.ceil(self.realms / max(1, math.floor(each)))
-                return f"{count:,} mosquittos, or {self.nodes} nodes"
-        return f"{self.nodes} nodes" if self.nodes <= 100 else f"**nothing** ({self.nodes:,} nodes)"
+                return f"{count:,} mosquittos, or a cluster of {self.nodes} nodes"
+        return f"a cluster of {self.nodes} nodes" if self.nodes <= 100 else f"**none** ({self.nodes:,} nodes needed)"
 
 
 # Tables
@@ -182,13 +182,13 @@ def span(seconds):
 
 
 SCENARIOS = [
-    ("a home: everybody wants half of what there is", Load(10, 10, interest=0.5)),
-    ("a team", Load(100, 100, interest=0.1)),
-    ("a company, a realm for each site", Load(10_000, 100)),
-    ("the same in one realm: one in a hundred wants what is posted", Load(10_000, 10_000, interest=0.01, presence=False)),
-    ("a million, each with the few hosts of a person or a team", Load(1_000_000, 10, interest=0.5)),
-    ("a million in one realm: a hundred hear each", Load(1_000_000, 1_000_000, interest=1e-4, presence=False)),
-    ("the same, and one in a hundred hears each", Load(1_000_000, 1_000_000, interest=0.01, presence=False)),
+    ("a home: half of the hosts want each post", Load(10, 10, interest=0.5)),
+    ("a team: a tenth of the hosts want each post", Load(100, 100, interest=0.1)),
+    ("a company, one realm per site: a tenth of the realm's hosts want each post", Load(10_000, 100)),
+    ("a company in one realm: one host in a hundred wants each post", Load(10_000, 10_000, interest=0.01, presence=False)),
+    ("a million hosts, one realm per person or team: half of the realm's hosts want each post", Load(1_000_000, 10, interest=0.5)),
+    ("a million hosts in one realm: a hundred hosts want each post", Load(1_000_000, 1_000_000, interest=1e-4, presence=False)),
+    ("a million hosts in one realm: one host in a hundred wants each post", Load(1_000_000, 1_000_000, interest=0.01, presence=False)),
 ]
 
 
@@ -199,8 +199,8 @@ def sizes():
         rows.append([title, number(load.hosts), number(load.realm), number(load.subscriptions), number(load.filters),
                      number(load.retained), number(load.posted), number(load.delivered), load.carrier])  # fmt: skip
     return tables.table(
-        ["", "hosts", "in a realm", "subscriptions", "different filters", "retained", "posts in a second",
-         "deliveries in a second", "carried by"], rows)  # fmt: skip
+        ["group of hosts", "hosts in total", "hosts in one realm", "subscriptions", "different filters", "retained messages",
+         "posts per second", "deliveries per second", "brokers that can carry the load"], rows)  # fmt: skip
 
 
 def everybody():
@@ -211,8 +211,9 @@ def everybody():
         often = 60 * FULL / (hosts * Mosquitto.delivery), 60 * FULL / cluster
         rows.append([number(hosts), span(hosts * Mosquitto.delivery), span(cluster), *map(number, often)])
     return tables.table(
-        ["hosts that all want it", "one mosquitto is busy", f"a cluster of {Cluster.nodes} nodes is busy",
-         "so often in a minute: mosquitto", "the cluster"], rows)  # fmt: skip
+        ["hosts that want the post", "busy time of one mosquitto for one post",
+         f"busy time of a cluster of {Cluster.nodes} nodes for one post",
+         "posts per minute that keep one mosquitto half loaded", "posts per minute that keep the cluster half loaded"], rows)  # fmt: skip
 
 
 def presence():
@@ -224,8 +225,10 @@ def presence():
         rows.append([number(hosts), number(hosts), number(6 * hosts * hosts), number(start),
                      span(start * Mosquitto.delivery), span(start / (Cluster.deliveries * Cluster.nodes))])  # fmt: skip
     return tables.table(
-        ["hosts in a realm", "messages to a host that comes", "in a day, if each comes and goes twice",
-         "when all come back at once", "a mosquitto's time for that", "a cluster's"], rows)  # fmt: skip
+        ["hosts in the realm", "presence messages to one host that connects",
+         "presence messages per day to all hosts, if each host connects and leaves twice",
+         "presence messages to all hosts when all reconnect at once", "busy time of one mosquitto when all reconnect",
+         f"busy time of a cluster of {Cluster.nodes} nodes when all reconnect"], rows)  # fmt: skip
 
 
 def traffic():
@@ -236,7 +239,8 @@ def traffic():
     for posts, heard in ((0, 0), (1, 10), (10, 100), (60, 600)):
         minute = rest + each * (posts + heard)
         rows.append([number(posts), number(heard), size(minute), size(minute * 60 * 24 * 30)])
-    return tables.table(["posts in a minute", "heard in a minute", "a minute", "a month"], rows)
+    return tables.table(["exported notifications per minute", "imported notifications per minute", "traffic of the host per minute",
+                         "traffic of the host per month"], rows)
 
 
 def measured():
