@@ -36,12 +36,12 @@ final class UnixStream: PolledSourceDelegate {
     /// - Throws: ``Failure`` if no program listens there, or the connection cannot be made at once.
     init(path: String, context: MainContext) throws(Failure) {
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        // `deinit` closes it, also when this initializer throws.
         descriptor = socket(AF_UNIX, type, 0)
         guard descriptor >= 0 else { throw Failure(description: "socket: \(String(cString: strerror(errno)))") }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         guard path.utf8.count < MemoryLayout.size(ofValue: address.sun_path) else {
-            close(descriptor)
             throw Failure(description: "\(path) is too long for a socket's path")
         }
         withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
@@ -51,9 +51,7 @@ final class UnixStream: PolledSourceDelegate {
             }
         }
         guard result == 0 else {
-            let reason = String(cString: strerror(errno))
-            close(descriptor)
-            throw Failure(description: "\(path): \(reason)")
+            throw Failure(description: "\(path): \(String(cString: strerror(errno)))")
         }
         source = PolledSource(delegate: self, priority: .default, context: context)
         readTag = source.add(descriptor: descriptor, waitingFor: .readable)
