@@ -291,8 +291,10 @@ struct ExplanationText {
 
     private func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
 
-    private func duration(_ microseconds: Int64) -> String {
-        switch max(0, microseconds) {
+    private func duration(_ signed: Int64) -> String {
+        // The clock may have been set back since.
+        let microseconds = max(0, signed)
+        return switch microseconds {
         case ..<1_000_000: "\(microseconds / 1000) ms"
         case ..<120_000_000: "\(microseconds / 1_000_000) s"
         case ..<7_200_000_000: "\(microseconds / 60_000_000) minutes"
