@@ -149,7 +149,7 @@ final class TopPoll: @unchecked Sendable {
 
     /// Ends the poll with an error.
     private func fail(_ error: ServiceError) {
-        isPollPending = false
+        (isPollPending, isRepeatDue) = (false, false)
         onResult(.failure(error))
     }
 }
