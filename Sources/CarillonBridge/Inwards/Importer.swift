@@ -582,7 +582,7 @@ final class Importer {
             state.absences = absent.saved(present: gate.hosts.hosts.filter(\.value.isOnline).keys)
         }
         // Includes the names of an earlier bridge, if the values of unlisted names have not been removed yet.
-        state.imports = configuration.imports + earlierImports
+        state.imports = configuration.imports + earlierImports.filter { !configuration.imports.contains($0) }
         state.subscriptions = .init(broker: configuration.brokerText, filters: subscribed)
     }
 }
