@@ -204,18 +204,16 @@ final class BrokerLink {
     /// The age at which a connection counts as a success.
     private static let timeOfGoodConnection = Duration.seconds(10)
 
-    /// Schedules the next attempt, after a pause that doubles with each failure, up to one minute.
+    /// Schedules the next attempt, after a pause that doubles with each failure, up to one minute. A random part of up to a quarter is added to the pause
+    /// or subtracted.
     ///
-    /// - Parameters:
-    ///   - reason: the reason why there is no connection, for the log and the status.
-    ///   - milliseconds: the exact pause; nil for the growing pause, of which a random part of up to a quarter is added
-    ///     or subtracted.
-    private func wait(because reason: String, milliseconds: UInt32? = nil) {
+    /// - Parameter reason: the reason why there is no connection, for the log and the status.
+    private func wait(because reason: String) {
         isRenewed = false
         if state != .waiting(reason: reason) { Log.notice("not connected to the broker: \(reason)") }
         state = .waiting(reason: reason)
         // Randomized, so that the hosts of a realm do not all reconnect at once when their broker comes back.
-        tryAgain(in: milliseconds ?? pause - pause / 4 + UInt32(random() % UInt64(pause / 2 + 1)))
+        tryAgain(in: pause - pause / 4 + UInt32(random() % UInt64(pause / 2 + 1)))
         pause = min(pause * 2, 60_000)
     }
 
