@@ -342,16 +342,6 @@ public struct MarshalledBytes: ~Copyable {
         self.capacity = capacity
     }
 
-    /// Encodes the values that `body` appends into this memory, whose beginning counts as aligned to 8 bytes.
-    ///
-    /// - Returns: The number of bytes written. An overflow is a programming error.
-    static func marshal(into freeSpace: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void) -> Int {
-        guard let start = freeSpace.baseAddress else { return 0 }
-        var bytes = MarshalledBytes(start, capacity: freeSpace.count)
-        body(&bytes)
-        return bytes.count
-    }
-
     /// Returns the bytes that `body` appends, aligned as if they stood behind `others` bytes that begin at a multiple
     /// of 8.
     ///

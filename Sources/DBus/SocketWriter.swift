@@ -135,7 +135,7 @@ final class SocketWriter: PolledSourceDelegate {
     private func append(atMost capacity: Int, _ body: (inout MarshalledBytes) -> Void) {
         if last.count >= Self.portionSize { closeLast() }
         let chunk = last
-        let count = MarshalledBytes.marshal(into: chunk.freeSpace(for: capacity), body)
+        let count = MarshalledBytes.marshal(in: chunk.freeSpace(for: capacity), body)
         chunk.count += count
         byteCount += count
     }
