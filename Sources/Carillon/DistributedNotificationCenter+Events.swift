@@ -170,7 +170,7 @@ final class CenterReceiver: ServiceReceiver {
     }
 
     func detailsRefused(because error: ServiceError) {
-        Log.warning("the service does not send the details of posters: \(error)")
+        Log.warning("the service does not send the requested details of notifications: \(error)")
         center?.report(.detailsRefused(DistributedNotificationError(error)))
     }
 
