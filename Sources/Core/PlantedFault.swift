@@ -154,11 +154,10 @@
         /// The received sequence numbers of topics are forgotten at an end of the bridge.
         case sequencesForgotten = "bridge-sequences-forgotten"
 
-        // A simulation has a single thread.
-        /// The injected fault; nil for none. A simulation has a single thread.
-        nonisolated(unsafe) private static var planted: PlantedFault?
+        /// The injected fault; nil for none.
+        nonisolated(unsafe) private static var planted: PlantedFault?  // a simulation has a single thread
         /// The number of calls of ``strikes(_:oneOf:)`` for it.
-        nonisolated(unsafe) private static var occasions = 0
+        nonisolated(unsafe) private static var occasions = 0  // a simulation has a single thread
 
         /// Injects this fault from now on, and no other; nil ends that.
         package static func plant(_ fault: PlantedFault?) {

@@ -20,7 +20,7 @@ struct InvariantTests {
     }
 
     static let faults: [Fault] = [
-        Fault("E1: the total of what waits is its sum") { $0.counters.queued += 1 },
+        Fault("E1: the total of queued notifications is the sum over clients") { $0.counters.queued += 1 },
         Fault("D4: each post has a serial") { $0.counters.posted += 1 },
         Fault("D8: :1.9 is a client that is there") { $0.clients[":1.9"] = $0.clients[one] },
         Fault("D8: :1.1 is a client that is there") { $0.clients[one]!.presence = .gone },
@@ -35,24 +35,24 @@ struct InvariantTests {
         Fault("no observer has a number that was not given yet") { $0.lastObserver = 0 },
         Fault("A2: :1.1 has 0 observers that refuse") { $0.clients[one]!.refusalsOfAutomation = 1 },
         Fault("S5: no epoch is from the future") { $0.clients[one]!.activityEpoch = 1 },
-        Fault("S2: only for a suspended client is anything held") { $0.clients[one]!.explicitSuspension = nil },
-        Fault("S4: :1.2 reads, so it has been told of its losses") {
+        Fault("S2: only a suspended client has held notifications") { $0.clients[one]!.explicitSuspension = nil },
+        Fault("S4: :1.2 reads, so its losses are reported") {
             $0.clients[two]!.unreportedLoss = Client.Loss(count: 1, observers: [], reason: .queueFull)
         },
         Fault("E4: :1.2 pays for what it has") { center in
             center.charge(center.clients[two]!.peer, .observerBytes, 1)
         },
-        Fault("E4: totals are the sums of what connections use") { $0.totals[.answerBytes] = 1 },
-        Fault("E4: what process(7) uses is the sum of its connections") { center in
+        Fault("E4: totals are the sums of the usage of connections") { $0.totals[.answerBytes] = 1 },
+        Fault("E4: the usage of process(7) is the sum of the usage of its connections") { center in
             var effects: [Effect] = []
             center.identify(two, as: .process(7), effects: &effects)
             center.accountsByID[.process(7)]!.usage[.answerBytes] = 1
         },
         Fault("D8: :1.3 has its connection") { $0.peers[three] = nil },
-        Fault("M6: what is due to :1.2, which reads, has a turn: standard") { center in
+        Fault("M6: :1.2, which reads, has a slot in each lane with due notifications: standard") { center in
             center.changeQueue(of: center.clients[two]!) { $0.append(entry(serial: 2, for: 2), in: .standard) }
         },
-        Fault("E3: what waits for :1.3, which does not read, is remembered") { center in
+        Fault("E3: the due notifications of :1.3, which does not read, are logged") { center in
             center.remembersChanges = true
             center.clients[three]!.isDueLogged = false
         },
@@ -64,10 +64,10 @@ struct InvariantTests {
             center.index.remove(
                 at: center.clients[one]!.observers.removeValue(forKey: ObserverID(rawValue: 1))!.position)
         },
-        Fault("M6: :1.1 has as many turns as it counts: standard") {
+        Fault("M6: the count of scheduled sends of :1.1 is right: standard") {
             $0.clients[one]!.queue[scheduledIn: .standard] = 1
         },
-        Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in
+        Fault("D8: the scheduled client :1.2 is present, or has no state") { center in
             let stranger = Client(
                 Peer(name: two, account: Account(.process(1))), number: 9, isAutomationOn: true, meter: center.meter)
             center.schedule.append(stranger, in: .standard, byteCount: 0)

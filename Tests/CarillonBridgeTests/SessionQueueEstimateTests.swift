@@ -6,7 +6,7 @@ import Testing
 @testable import CarillonBridge
 
 @Suite("G2: messages that the broker has queued for the session", .limited)
-struct SessionQueueTests {
+struct SessionQueueEstimateTests {
     private let start = SuspendingClock.now
 
     private func time(_ seconds: Int) -> SuspendingClock.Instant { start + .seconds(seconds) }

@@ -9,7 +9,7 @@ import Testing
 
 /// Messages in the bytes that they came in.
 @Suite("Received messages", .limited)
-struct ArrivedMessageTests {
+struct EncodedMessageTests {
     @Test("Headers are read as by libdbus, for messages of every kind, and in both byte orders")
     func header() throws {
         for message in Self.samples {

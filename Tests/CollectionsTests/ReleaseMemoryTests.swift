@@ -6,7 +6,7 @@ import Testing
 
 /// What has become empty for the most part gives up its memory, and has what it had.
 @Suite("E8: release of memory by nearly empty collections", .limited)
-struct ReleaseRoomTests {
+struct ReleaseMemoryTests {
     @Test("releaseMemory shrinks a dictionary, a set and an array to their contents", arguments: [0, 1, 100, 9000])
     func plain(left: Int) {
         var dictionary = Dictionary(uniqueKeysWithValues: (0..<20_000).map { ($0, $0) })

@@ -11,7 +11,7 @@ import Testing
 
 /// What arrived, on its way to the program's observers: decoded when one looks at it, once for all (F3).
 @Suite("F3: decoding of received notifications", .limited)
-struct ReceivedTests {
+struct ReceivedNotificationTests {
     private func received(_ userInfo: [String: PropertyList], isShared: Bool) throws -> ReceivedNotification {
         let signal = NotificationSignal(
             name: "Ding", object: "Glocke", userInfo: userInfo, observers: [ObserverID(rawValue: 1)], poster: ":1.7",

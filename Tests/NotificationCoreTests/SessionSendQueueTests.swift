@@ -5,7 +5,7 @@ import Testing
 
 /// What goes to another session, as far as that takes it.
 @Suite("G1: send queue to another session", .limited)
-struct SessionLineTests {
+struct SessionSendQueueTests {
     /// A line, and what was taken out of it.
     private final class Line {
         private var line: SessionSendQueue<Int>
