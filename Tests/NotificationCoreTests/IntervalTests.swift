@@ -141,6 +141,28 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
+    @Test("S1, R5: a notification that is held for an observer does not also arrive from its throttled notifications")
+    func heldIsNotThrottled() throws {
+        let center = scenario()
+        let holding = try center.observe(one, "A", "", .hold, interval: 100)
+        let immediate = try center.observe(one, "A", "", .deliverImmediately, interval: 100)
+        try center.observe(one, "Fill", "", .hold)
+        for _ in 1...2 { try center.post("A") }
+        center.stop(one)
+        try center.post(200, of: "Fill")
+        try center.suspend(one)
+        // Both observers wait for notification 2 when notification 3 is held for one of them.
+        try center.post("A")
+        center.goOn(one)
+        center.wait(1000)
+        try center.resume(one)
+        center.wait(1000)
+        func got(_ id: ObserverID) -> [Int] { center.received(one).filter { $0.observers.contains(id) }.map(\.tag) }
+        #expect(got(holding) == [1, 203] || got(holding) == [1, 2, 203])
+        #expect(got(immediate) == [1, 203])
+        try center.center.checkInvariants()
+    }
+
     @Test("R5, E8: if a resume sends more notifications than may begin intervals, the newest begin them")
     func newestBegin() throws {
         let center = scenario()

@@ -71,6 +71,28 @@ extension DistributedCenter {
         remember(.throttleEnded(client.name, notification.key, observers: replaced), effects: &effects)
     }
 
+    /// Ends the waits of a suspended client's observers that do not get notifications at once, before a notification is
+    /// throttled for those that do.
+    ///
+    /// All observers that wait for one key share its newest notification. Without this step an observer would get a
+    /// notification from here that is held for it, or dropped, because of the suspension (S1).
+    func endThrottling(
+        of client: Client, for notification: Notification, matched receiver: Matches.Receiver, in matches: Matches,
+        effects: inout [Effect]
+    ) {
+        guard client.queue.waitsForIntervals,
+            matches.observers(of: receiver, where: { $0 == .deliverImmediately }) != nil,
+            let others = matches.observers(of: receiver, where: { $0 != .deliverImmediately })
+        else { return }
+        let count = client.queue.countOfIntervals
+        let waited = changeQueue(of: client) { queue in
+            queue.changeIntervals { $0.forget(notification.key, for: others.ids) }
+        }
+        guard !waited.isEmpty else { return }
+        noteCoalesced(count - client.queue.countOfIntervals, of: client)
+        remember(.throttleEnded(client.name, notification.key, observers: waited), effects: &effects)
+    }
+
     /// Returns those of the observers that have a minimum interval, with it, in the order of their numbers.
     func intervalObservers(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.IntervalObserver] {
         meter.countSort(of: observers.count)

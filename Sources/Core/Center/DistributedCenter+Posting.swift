@@ -202,6 +202,7 @@ extension DistributedCenter {
             return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
         }
         if deliverImmediately { return matches.observers(of: receiver).flatMap(deliverNow) }
+        endThrottling(of: client, for: notification, matched: receiver, in: matches, effects: &effects)
         let immediate = observersNow(
             of: receiver, of: matches, for: notification, where: { $0 == .deliverImmediately },
             effects: &effects)

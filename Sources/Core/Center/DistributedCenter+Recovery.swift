@@ -101,7 +101,7 @@ extension DistributedCenter {
                 return true
             }
         case .throttleEnded(let client, let key, let observers):
-            return queue(client) { $0.changeIntervals { $0.forget(key, for: observers) } }
+            return queue(client) { queue in queue.changeIntervals { _ = $0.forget(key, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
                 client.replays.release()

@@ -438,10 +438,18 @@ struct IntervalQueue {
         }
     }
 
-    /// Ends the waiting of observers without a new interval, as an earlier process sent the notification, or it has
-    /// expired.
-    mutating func forget(_ key: NotificationKey, for observers: [ObserverID]) {
-        change(key, for: observers) { $0.waits = false }
+    /// Ends the waiting of observers without a new interval: an earlier process sent the notification, it has expired, or
+    /// a newer one replaces it that the observers get in another way.
+    ///
+    /// - Returns: the observers that waited.
+    @discardableResult
+    mutating func forget(_ key: NotificationKey, for observers: [ObserverID]) -> [ObserverID] {
+        var waited: [ObserverID] = []
+        change(key, for: observers) { mark in
+            if mark.waits { waited.append(mark.observer) }
+            mark.waits = false
+        }
+        return waited
     }
 
     /// Changes the marks of these observers, if a notification of this key waits.
