@@ -16,8 +16,8 @@ package enum ActivityState: String {
     case lost = "lost"
 }
 
-/// The supervisor of the activity source: it selects a source for the desktop, starts it, restarts it after failures, and
-/// forwards its events to the ``ActivityTracker``. ``ActivityMonitor`` owns it.
+/// The supervisor of the activity source: it selects a source for the desktop, starts it, restarts it after failures,
+/// and forwards its events to the ``ActivityTracker``. ``ActivityMonitor`` owns it.
 ///
 /// An attempt is a *round* in which all possible sources are tried, the best first. A failed round is repeated after 1,
 /// 2, 4 … seconds, with a last pause of 64 seconds. After that the follower retries only for a reason: a new client,
@@ -138,8 +138,8 @@ final class ActivityFollower {
         tracker.forget(client)
     }
 
-    /// Records the process of a client. If the follower has no source, it also reads the client's environment, which may
-    /// name a desktop that is missing in the service's own environment.
+    /// Records the process of a client. If the follower has no source, it also reads the client's environment, which
+    /// may name a desktop that is missing in the service's own environment.
     func clientIdentified(_ client: ClientName, processID: UInt32) {
         guard let seen = appearances.removeValue(forKey: client) else { return }
         tracker.clientIdentified(client, processID: processID, seen: seen)
@@ -177,6 +177,7 @@ final class ActivityFollower {
     /// Discards the source and all failures, and starts again.
     private func restart() {
         (source, liveness, retryTimer, failures, hasWarned) = (nil, nil, nil, 0, false)
+        // The tracker discards the windows of the old source.
         tracker.handle(.undecided(reason: ""))
         let before = status
         isRestarting = true

@@ -8,8 +8,8 @@ import CarillonMainLoop
 /// desktop (A1 to A3). The service suspends the notifications of inactive clients.
 ///
 /// It connects the ``ActivityFollower``, which gets the active window from the desktop, with the ``ActivityTracker``,
-/// which maps windows to clients. It never blocks: a desktop that does not answer delays no client. Threads: all members
-/// on the thread that runs the bus's context.
+/// which maps windows to clients. It never blocks: a desktop that does not answer delays no client. Threads: all
+/// members on the thread that runs the bus's context.
 package final class ActivityMonitor {
     /// The kind of the source; nil without a source.
     package var kind: ActivitySourceKind? { follower.kind }
@@ -67,7 +67,8 @@ package final class ActivityMonitor {
             lookups: lookups,
             tracker: tracker
         ) { [unowned bus] kind, session in
-            // The factory of sources.
+            // The factory of sources. The screen lock matters only with a source, so it is watched from the first one
+            // on.
             let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
             reports.source = source as? ReportedSource
             screenLock.start()

@@ -2,15 +2,16 @@
 import CarillonCollections
 import CarillonCore
 
-/// The mapping from windows to clients, which determines the activity of each client: active, inactive or unknown (A1, A2).
-/// The ``ActivityFollower`` passes it the events of the source, and the service receives the changes.
+/// The mapping from windows to clients, which determines the activity of each client: active, inactive or unknown (A1,
+/// A2). The ``ActivityFollower`` passes it the events of the source, and the service receives the changes.
 ///
-/// - A client is **active** if its application owns the active window.
-/// - A client is **inactive** only if a window of its application was active before, still exists, and is not the active
-///   one now. With the rule `hidden`, it is inactive only if no window of its application is visible.
+/// - A client is **active** if its application owns the active window, or a window that the active one is transient
+///   for. A main process is also active while a helper process of its application owns the active window.
+/// - A client is **inactive** only if a window of its application was active before, still exists, and is not the
+///   active one now. With the rule `hidden`, it is inactive only if no window of its application is visible.
 /// - In all other cases its activity is **unknown**, which counts as active. This concerns processes without such a
-///   window, services, the compositor, reused process ids, several runs of one application that can't be distinguished,
-///   and programs in a terminal, whose window belongs to the terminal.
+///   window, parts of the desktop such as panels, services, the compositor, and reused process ids. It also concerns
+///   several runs of one application that can't be distinguished, and programs in a terminal, which owns the window.
 final class ActivityTracker {
     /// A process with its clients, possibly thousands. All clients of a process have the same activity.
     private final class ClientProcess {
@@ -116,7 +117,8 @@ final class ActivityTracker {
         return rules.rule(for: names(of: process, own.compactMap(\.application)))
     }
 
-    /// Returns the names by which the rules may identify a process's application.
+    /// Returns the names by which the rules may identify a process's application. `windows` has the application ids of
+    /// its windows.
     private func names(of process: ClientProcess, _ windows: [String]) -> [String] {
         [process.facts.sandbox?.application, process.unitApplication].compactMap(\.self) + windows + [process.program]
     }
@@ -150,6 +152,7 @@ final class ActivityTracker {
         lookups.find(processes.facts(of: processID), of: processID) { [weak self] facts in
             guard let self, pending[client] == processID else { return }
             pending[client] = nil
+            // `facts` is nil if the lookup failed, and contains nil if there is no such process.
             identified(client, processID: processID, (facts ?? nil).flatMap { $0.identity.start > seen ? nil : $0 })
         }
     }
@@ -269,7 +272,8 @@ final class ActivityTracker {
     /// - Parameters:
     ///   - party: The process or the application that the desktop reports for the window.
     ///   - before: The previous owner, which is kept during the lookup of its process.
-    ///   - completion: Called later if the owner was not known at once.
+    ///   - completion: Called later if the owner was not known at once. The lookup may end during this call; then its
+    ///     result is returned, and `completion` is not called.
     private func owner(
         _ party: ActivityWindow.WindowOwner, before: Owner?, completion: @escaping (Owner) -> Void
     ) -> Owner {
@@ -348,6 +352,7 @@ final class ActivityTracker {
             if let application = window.application { applications.append(application) }
         }
         if transientForOwners.contains(where: { isOwner(process, of: $0, groups) }) { return .active }
+        // An application with a part of the desktop is always visible, so it is never inactive.
         switch rules.rule(for: names(of: process, applications)) {
         case .unfocused: if !wasActive || isShell { return .unknown }
         case .hidden:
@@ -357,8 +362,8 @@ final class ActivityTracker {
         return isHelperActive ? .active : .inactive
     }
 
-    /// Whether the process belongs to the owner of a window. An owner that is known only by its application id counts only
-    /// if the application has one run.
+    /// Whether the process belongs to the owner of a window. An owner that is known only by its application id counts
+    /// only if the application has one run.
     private func isOwner(_ process: ClientProcess, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
         switch owner {
         case .nobody: return false
@@ -371,8 +376,8 @@ final class ActivityTracker {
 
     // MARK: Windows with only an application id
 
-    /// One run of an application, identified by the container of its processes: a sandbox instance, a systemd unit, or a
-    /// single process.
+    /// One run of an application, identified by the container of its processes: a sandbox instance, a systemd unit, or
+    /// a single process.
     private enum Group: Hashable {
         case sandbox(ProcessFacts.Sandbox)
         case unit(String)
@@ -389,8 +394,8 @@ final class ActivityTracker {
         return nameOwners[application] == facts.identity.id ? .process(facts.identity) : nil
     }
 
-    /// Returns the runs, among the clients, of each application that owns a window and is known only by its id. With several
-    /// runs, it is unknown which of them owns the window.
+    /// Returns the runs, among the clients, of each application that owns a window and is known only by its id. With
+    /// several runs, it is unknown which of them owns the window.
     private func applicationGroups() -> [String: Set<Group>] {
         var groups: [String: Set<Group>] = [:]
         for case .application(let application) in owners where groups[application] == nil {

@@ -26,8 +26,8 @@ package struct InactivityRules: Equatable, Sendable {
 
     /// Returns the condition for an application.
     ///
-    /// - Parameter names: The ids and names of the application; the first one with an exception counts. The expression is
-    ///   evaluated only if there are exceptions.
+    /// - Parameter names: The ids and names of the application; the first one with an exception counts. The expression
+    ///   is evaluated only if there are exceptions.
     func rule(for names: @autoclosure () -> [String]) -> InactiveWhen {
         guard !applications.isEmpty else { return general }
         return names().lazy.compactMap { applications[$0] }.first ?? general

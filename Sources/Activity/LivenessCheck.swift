@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A keep-alive check of the activity source: it detects a source that has stopped answering although its desktop is still
-/// on the bus or socket. ``ActivityFollower`` owns it while the source reports the active window.
+/// A keep-alive check of the activity source: it detects a source that has stopped answering although its desktop is
+/// still on the bus or socket. ``ActivityFollower`` owns it while the source reports the active window.
 ///
 /// There is no periodic timer, because it would wake an idle service. A silent source does harm only while clients are
 /// suspended and the service is used. Therefore a *use* of the service, a call while clients are suspended, leads to a

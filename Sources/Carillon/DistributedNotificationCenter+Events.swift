@@ -57,15 +57,15 @@ extension DistributedNotificationCenter {
     ///   event would push out another notification.
     /// - A program reacts to a loss with an expensive action, such as reading its state again.
     ///
-    /// An event within that second follows only when another 16,384 notifications were lost, because the previous event
-    /// may have been pushed out itself.
+    /// An event within that second follows only when another 16,384 notifications were lost, an eighth of a queue's
+    /// limit. The previous event may then have been pushed out itself.
     ///
     /// Threads: any; called with no lock held.
     func noteOverflow(_ lost: Int) {
         guard lost > 0 else { return }
         let now = SuspendingClock.now
-        // `wait`: the time until the next event; nil if an earlier call has scheduled it. `count`: the number of losses so
-        // far if a log message is due.
+        // `wait`: the time until the next event; nil if an earlier call has scheduled it. `count`: the number of losses
+        // so far if a log message is due.
         let (wait, count): (Duration?, UInt64?) = state.withLock { state in
             let unreported = state.unreportedOverflow
             state.unreportedOverflow += UInt64(lost)
@@ -86,8 +86,8 @@ extension DistributedNotificationCenter {
     /// The minimum time between two events about losses.
     private static let minOverflowInterval = Duration.seconds(1)
 
-    /// Delivers the event about dropped notifications, with their number at the moment of the delivery. The delivery itself
-    /// may push out other notifications, which the next event reports.
+    /// Delivers the event about dropped notifications, with their number at the moment of the delivery. The delivery
+    /// itself may push out other notifications, which this event or the next one reports.
     private func reportOverflow() {
         let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }

@@ -110,6 +110,7 @@ extension DistributedNotificationCenter {
         return Int(clamping: statistics.failedPosts &+ statistics.uncertainPosts)
     }
 
+    /// Waits for the posts, and reports losses that no flush has reported. Called by `atexit`, for ``default`` only.
     func flushAtExit() {
         if !link.isUnused, state.withLock({ $0.statistics.posted > $0.flushed }) { waitAtExit() }
         let (hasLostPosts, statistics) = state.withLock { ($0.hasLostPosts, $0.statistics) }

@@ -5,9 +5,9 @@ import Foundation
 
 /// Posts without a requested outcome that failed or may be lost: they are counted, logged and reported as events (E10).
 extension DistributedNotificationCenter {
-    /// The lost posts that no event has reported, and the schedule of the next event. One event covers all losses until its
-    /// delivery, and the next event follows a second later at the earliest. A program that posts in a loop without a service
-    /// would otherwise receive thousands of events.
+    /// The lost posts that no event has reported, and the schedule of the next event. One event covers all losses until
+    /// its delivery, and the next event follows a second later at the earliest. A program that posts in a loop without
+    /// a service would otherwise receive thousands of events.
     struct UnreportedLostPosts {
         /// The different errors, at most ``maxErrors``.
         fileprivate var errors: [DistributedNotificationError] = []
@@ -66,9 +66,10 @@ extension DistributedNotificationCenter {
         scheduleReport { $0.add(error) }
     }
 
-    /// Counts and reports a post that was refused before it left the process. Each such post has its own event, because
-    /// the mistake is the program's. Threads: any.
+    /// Counts and reports a post that was refused before it left the process. A post with an invalid argument has its
+    /// own event, because the mistake is the program's. Threads: any.
     func reportRefusedPost(_ error: DistributedNotificationError) {
+        // While too many posts wait, each further one is refused, so these refusals share an event.
         if case .tooManyUnsentPosts = error { return noteFailedPosts(1, error) }
         countFailedPosts(1, error)
         report(.postFailed(error))

@@ -74,8 +74,8 @@ extension DistributedNotificationCenter {
                     name: name, object: object,
                     .unsupportedOption(reason: "a method of the main actor can't observe in another context"))
             }
-            // With the common modes, the main-thread target runs the method. With other modes, the default context runs it;
-            // any thread may run that context, so each call is checked.
+            // With the common modes, the main-thread target runs the method. With other modes, the default context runs
+            // it; any thread may run that context, so each call is checked.
             isChecked = context != nil && modes != [.common]
             deliveryTarget = isChecked ? self.target(for: .default, modes: modes) : MainThreadTarget.shared
         case let actor?:

@@ -216,7 +216,8 @@ extension DistributedNotificationCenter {
                 suspensionBehavior: .init(behavior), automaticSuspension: allowsAutomaticSuspension,
                 runLoopMode: mode, wantsRetained: wantsRetained,
                 minimumInterval: try milliseconds(of: minimumInterval)),
-            // An observer of retained values has a registration of its own, because the service sends the values behind it.
+            // An observer of retained values has a registration of its own, because the service sends the values behind
+            // it.
             number: wantsRetained ? nextRetainedNumber() : 0)
     }
 
@@ -236,8 +237,8 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Changes the table of observers, and submits the resulting changes of registrations. Both happen under one lock, so
-    /// that the service receives the changes of several threads in the order of the table.
+    /// Changes the table of observers, and submits the resulting changes of registrations. Both happen under one lock,
+    /// so that the service receives the changes of several threads in the order of the table.
     private func change(_ change: (inout ObserverTable) -> ObserverTable.Change) {
         let released = state.withLock { state in
             let change = change(&state.observers)

@@ -73,8 +73,8 @@ extension DistributedNotificationCenter {
         retained: Bool = false, minimumInterval: Duration = .zero, bufferLimit: Int
     ) -> Readers<ReceivedNotification>.Reader {
         let buffer = ReaderBuffer<ReceivedNotification>(count: bufferLimit)
-        // The observer's block owns the finisher, which ends the reader when it is released: if the observer is refused,
-        // is removed, or ends with its center.
+        // The observer's block owns the finisher, which ends the reader when it is released: if the observer is
+        // refused, is removed, or ends with its center.
         let observation = observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, wantsRetained: retained,
             minimumInterval: minimumInterval, on: DirectTarget()

@@ -58,7 +58,8 @@ public final class DistributedNotificationCenter: Sendable {
         var defaultDelivery = DefaultDelivery.mainThread
         /// The suspension that the program set; nil if it set none.
         var suspendedByProgram: Bool?
-        /// Whether ``suspendedByProgram`` was derived from ``isActive``, and ends when the application becomes active.
+        /// Whether ``suspendedByProgram`` ends when the application becomes active: it was derived from the activity,
+        /// or the program has set ``isActive`` since.
         var isSuspendedByActivity = false
         /// The last suspension that the service reported.
         var suspendedByService = false
@@ -69,8 +70,8 @@ public final class DistributedNotificationCenter: Sendable {
         var isInactiveByProgram = false
         /// The last activity that a toolkit reported; nil before the first report.
         var toolkitActivity: Bool?
-        /// The number of changes of the activity so far. A delayed suspension compares it, and is cancelled by any later
-        /// change (S5).
+        /// The number of changes of the activity so far. A delayed suspension compares it, and is cancelled by any
+        /// later change (S5).
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
         var transport = Transport.bus

@@ -92,6 +92,7 @@ extension DistributedNotificationError {
     /// Converts the error of a post that was not made.
     init(_ error: CenterError) {
         switch error {
+        // Without the name: the center has refused invalid names before, with their text.
         case .invalidName: self = .invalidName("")
         case .invalidUserInfo(let path, let reason): self = .invalidUserInfo(keyPath: path, reason: reason)
         case .limitExceeded, .shareExceeded: self = .limitExceeded(error.description)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A one-shot promise with several sources, of which the first answer counts: the service, a timer, or the cancellation of
-/// the waiting task. It makes callbacks of the bus thread available to `async` functions.
+/// A one-shot promise with several sources, of which the first answer counts: the service, a timer, or the cancellation
+/// of the waiting task. It makes callbacks of the bus thread available to `async` functions.
 final class PendingAnswer<Value: Sendable>: Sendable {
     private enum State {
         /// No task waits, and no answer has arrived.

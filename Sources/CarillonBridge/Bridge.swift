@@ -6,8 +6,8 @@ import CarillonMainLoop
 import CarillonWire
 
 /// The bridge program: it exchanges notifications between a session and other machines through an MQTT broker (G2). It
-/// owns the D-Bus name and object, and the parts that outlive a change of the configuration. A ``BridgeInstance`` does the
-/// exchange under one configuration; a reload replaces it.
+/// owns the D-Bus name and object, and the parts that outlive a change of the configuration. A ``BridgeInstance`` (a
+/// *crossing*) does the exchange under one configuration; a reload replaces it.
 ///
 /// A session has at most one bridge, because only one process can own the name on the session bus.
 ///
@@ -103,6 +103,7 @@ package final class Bridge {
         }
         exporter = ObjectExporter(path: BridgeWire.path, interface: interface)
         connection.onMessage = { [unowned self] message in exporter.handle(message, from: connection) }
+        // The bridge drains as in a requested stop, so that its state is saved.
         connection.onDisconnect = { [unowned self] in stop { self.ended(.disconnected) } }
     }
 
@@ -141,6 +142,7 @@ package final class Bridge {
 
     /// Begins the exchange, when the name is granted, with the state that an earlier bridge has saved.
     private func run() {
+        // The bridge may have been stopped meanwhile.
         guard case .starting = phase else { return }
         phase = .running
         center.start()
@@ -150,7 +152,7 @@ package final class Bridge {
     /// Stops the bridge in order. Within its time limits the bridge posts received messages in the session and sends
     /// queued ones to the broker. It saves the remaining ones in a file for the next bridge of the session.
     ///
-    /// - Parameter done: called when the bridge has ended, after about seven seconds at most.
+    /// - Parameter done: called when the bridge has ended, after about nine seconds at most.
     package func stop(_ done: @escaping () -> Void) {
         waiting.append(done)
         switch phase {
@@ -195,6 +197,7 @@ package final class Bridge {
         let reading = environment.readConfiguration()
         self.reading = reading
         do {
+            // The first fault is thrown, and the `catch` block logs it.
             for fault in reading.faults.dropFirst() { Log.warning("configuration refused: \(fault)") }
             if let first = reading.faults.first { throw first }
             let configuration = reading.configuration
@@ -226,6 +229,7 @@ package final class Bridge {
                 ? "the password or a certificate has changed: reconnecting"
                 : "the configuration has changed: reconnecting")
         switch phase {
+        // `run()` starts the next crossing when the name is granted.
         case .starting: instance = next
         case .running, .reloading:
             phase = .reloading(next: next)

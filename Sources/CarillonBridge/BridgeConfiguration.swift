@@ -77,7 +77,8 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     var port: UInt16 { givenPort ?? (usesTLS ? 8883 : 1883) }
     /// Nil for an unencrypted connection.
     var tls: Security? { usesTLS ? security : nil }
-    /// The host and user under which this session publishes.
+    /// The host and user under which this session publishes. Configured texts were checked when they were read, and the
+    /// system's names are short enough.
     var origin: Origin { Origin(host: host, user: user)! }
 
     /// The configuration as read from all files, with their faults.
@@ -89,10 +90,10 @@ package struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     /// Applies a file with a fault only so far as it restricts (E9).
     ///
     /// - Lists of names are intersected, and limits are lowered.
-    /// - The bridge is off if the file sets the broker, the credentials, the realm or the origin, because the intended
-    ///   value is unknown.
-    /// - The bridge is also off if a line can't be parsed or its group is unknown, because such a line may stand for
-    ///   any key.
+    /// - The bridge is off if the file sets any key of `[Broker]`, the realm or the origin, because the intended value
+    ///   is unknown.
+    /// - The bridge is also off if a line can't be parsed, or its group or key is unknown, because such a line may
+    ///   stand for any key.
     /// - An unknown key of `[Limits]` is ignored, because this group has only limits, and those of the other files
     ///   still apply. A limit with an invalid or higher value is ignored as well.
     /// - The keys `cbor` and `absence-expiry`, and `presence=true`, are ignored, because they restrict nothing.

@@ -23,6 +23,7 @@ extension BridgeInstance {
         status.imported = posts.imported
         status.lostOutwards = losses.outwardsCount
         status.lostInwards = losses.inwardsCount
+        // Both the checks and the service refuse messages, and both find repeated ones.
         status.refused = importer.totals.refused + posts.refused
         status.repeated = importer.totals.repeated + posts.alreadyPresent
         status.acknowledgement = exporter.acknowledgement.map { UInt64(clamping: $0.microseconds) } ?? 0
@@ -40,7 +41,8 @@ extension BridgeInstance {
     /// Whether another host is online, by its last presence message.
     func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
 
-    /// The reason why there is no connection, or why the broker does not grant all requests; empty for none.
+    /// The reason why there is no connection. With a connection: the reason why some names are not exported, or why the
+    /// broker does not grant all requests. Empty for none.
     var reason: String {
         switch broker.state {
         case .waiting(let reason): reason

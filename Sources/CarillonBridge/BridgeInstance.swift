@@ -182,8 +182,11 @@ final class BridgeInstance {
             further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } },
             began: { [unowned self] in exporter.values.willAsk() }
         ) { [unowned self] pieces in
+            // The list serves two comparisons: of other hosts' values with the broker (importer), and of own values at
+            // the broker with the session (exporter).
             importer.found(pieces.joined())
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
+            // True once for each connection, for the first list after the broker has shown its values of this host.
             let hasLooked = ownValuesCheck.finish()
             let difference = exporter.compare(
                 with: Set(own.map { ValueKey($0.name, $0.object) }), hasLooked: hasLooked)
@@ -253,6 +256,7 @@ final class BridgeInstance {
         center.delegate = self
         center.export(configuration.exports)
         if center.isThere { serviceChanged(isThere: true) }
+        // The replaced crossing may have missed notifications without a replay since then.
         if exporter.values.mayLackValues { catchUp() }
         // Asked even if nothing is imported: without a request the client does not connect to the service.
         interest.ask()
@@ -262,6 +266,7 @@ final class BridgeInstance {
     private func takeOver(from before: BridgeInstance) {
         exporter.exported = before.exporter.exported
         exporter.values = before.exporter.values
+        // The broker's answers belong to the earlier connection, and refusals to the earlier configuration.
         exporter.values.stopLooking()
         exporter.values.forgetRefused()
         importer.totals = before.importer.totals
@@ -291,7 +296,7 @@ final class BridgeInstance {
             && one.port == two.port
     }
 
-    /// Ends the crossing in order, within about six seconds.
+    /// Ends the crossing in order, within about eight seconds.
     ///
     /// At a reload the connection to the broker ends at once, and the next crossing gets all remaining work with the
     /// state. At the end of the process the crossing first sends queued messages, and last posts received messages. The
@@ -319,12 +324,14 @@ final class BridgeInstance {
         roundTrips.end("the bridge ends")
         hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
+        // A crossing that already drains for a reload has left the broker. Its next phases apply the new reason.
         guard isFirst else { return }
         drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in leave() }
         checkDrained()
     }
 
-    /// Continues with the next phase of the drain, if the present one has nothing to wait for.
+    /// Continues with the next phase of the drain, if the present one has nothing to wait for: its work is done, its
+    /// peer is gone, or a reload leaves the posts to the next crossing.
     private func checkDrained() {
         switch phase {
         case .draining:
@@ -364,6 +371,7 @@ final class BridgeInstance {
             replays -= 1
             if isComplete { exporter.values.replayed(behind: misses) } else { exporter.values.replayWasCut() }
             if exporter.values.mayLackValues { catchUp() }
+            // The announcement of complete values may have waited for the replay. An idle exporter calls `onIdle` now.
             exporter.pump()
         }
     }
@@ -406,6 +414,7 @@ final class BridgeInstance {
         // The exporter queues the notifications that still arrive, and the state contains its queue.
         center.withdraw(within: Time.withdraw) { [weak self] waiting in
             guard let self, phase == .withdrawing else { return }
+            // An unknown number counts as one loss.
             if waiting != 0 { losses.lostOutwards(waiting ?? 1, nil, .notSeen) }
             end()
         }
@@ -472,6 +481,7 @@ final class BridgeInstance {
         }
         importer.forget(origin, topics: result.removed)
         importer.forgetValues(of: origin)
+        // A host whose presence the broker still has stays announced.
         if importer.gate.hosts[origin] == nil { hosts.forget(origin) }
     }
 

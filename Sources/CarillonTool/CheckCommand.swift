@@ -31,6 +31,8 @@ enum CheckCommand {
         var checks: [[String]] = []
         if files.isEmpty || !services.isEmpty { checks.append([program("carillond"), "--check", "--"] + services) }
         let bridge = program("carillon-bridge")
+        // Without FILE the bridge's files are checked only if the bridge is installed beside this program: then its
+        // name is a path.
         if !bridges.isEmpty || files.isEmpty && bridge.hasPrefix("/") {
             checks.append([bridge, "--check", "--"] + bridges)
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The parsers of option values that are keywords, such as `--color never`. The keywords are the cases of an enumeration.
+/// The parsers of option values that are keywords, such as `--color never`. The keywords are the cases of an
+/// enumeration.
 enum ChoiceArguments {
     typealias Choice = RawRepresentable<String> & CaseIterable
 

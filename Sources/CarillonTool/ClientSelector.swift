@@ -3,8 +3,8 @@ import CarillonBusNames
 import CarillonMainLoop
 import CarillonWire
 
-/// The clients that the argument CLIENT of a command selects: by unique name, process ID, program name, or application ID.
-/// The commands `why`, `observers`, `suspend`, `resume` and `follow` use it.
+/// The clients that the argument CLIENT of a command selects: by unique name, process ID, program name, or application
+/// ID. The commands `why`, `observers`, `suspend`, `resume` and `follow` use it.
 struct ClientSelector {
     /// The argument.
     let text: String
@@ -29,8 +29,8 @@ struct ClientSelector {
             || (!client.application.isEmpty && client.application == text)
     }
 
-    /// Requests the list of clients, and then calls a method of the service for each selected client in turn. It ends the run
-    /// afterwards, or if no client is selected.
+    /// Requests the list of clients, and then calls a method of the service for each selected client in turn. It ends
+    /// the run afterwards, or if no client is selected.
     ///
     /// - Parameters:
     ///   - question: returns the method call for a client.

@@ -10,26 +10,29 @@ import CarillonWire
     import Musl
 #endif
 
-/// One run of a command that needs the service: it connects, sends requests from the main loop, and ends with an exit code.
+/// One run of a command that needs the service: it connects, sends requests from the main loop, and ends with an exit
+/// code.
 ///
-/// It uses the client of the Swift library, `ServiceSession`. An error of the bus or the service ends the run: the session
-/// prints it with advice, and returns the exit code for it. Most commands start it with ``run(startsService:_:)``.
+/// It uses the client of the Swift library, `ServiceSession`. An error of the bus or the service ends the run: the
+/// session prints it with advice, and returns the exit code for it. A command starts it with ``run(startsService:_:)``.
 final class CommandSession: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// The receiver of notifications and other events, for a command that continues until it is ended. ``Observation`` is one.
+    /// The receiver of notifications and other events, for a command that continues until it is ended. ``Observation``
+    /// is one.
     protocol Listener: AnyObject {
         func received(_ notification: ArrivedNotification)
         func mayHaveMissed(_ gap: Gap)
         func stateChanged(_ state: ConnectionState)
     }
 
+    /// The listener; nil for a command that only makes calls or posts.
     weak var listener: (any Listener)?
     private let loop = EventLoop()
     private let outbox = SharedOutbox()
     private var session: ServiceSession!
     private let startsService: Bool
-    /// Whether the client may send. Before, requests are only queued.
+    /// Whether `session` was started. Before, requests are only queued.
     private var hasStarted = false
     /// Whether a service has been connected, so that a later disconnection is a loss.
     private var hasBeenServed = false
@@ -40,6 +43,8 @@ final class CommandSession: @unchecked Sendable {
 
     private init(startsService: Bool) {
         self.startsService = startsService
+        // `wish` is the transport of posts and notifications: a channel if the user's environment requests one,
+        // otherwise the bus.
         session = ServiceSession(
             bus: LoopBus(address: { () throws(BusError) in try Connection.sessionBusAddress() }, context: .default),
             startsService: startsService, wish: TransportPreference(ofUser: .ofEnvironment), outbox: outbox,
@@ -161,5 +166,6 @@ extension CommandSession: ServiceReceiver {
     func registrationRefused(_: RegistrationKey, because error: ServiceError) { fail(error) }
     func detailsRefused(because error: ServiceError) { fail(error) }
     func lostPosts(_: Int, because error: ServiceError) { fail(error) }
+    /// No command shows its own suspension.
     func suspensionChanged(_: Bool, cause _: String) {}
 }

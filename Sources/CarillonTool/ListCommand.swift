@@ -88,8 +88,8 @@ enum ListCommand {
     ///
     /// - Parameters:
     ///   - clients: the unique names of the clients that are not complete.
-    ///   - last: the last received observer of the first client. The service lists observers in pages, and an empty page is
-    ///     the end.
+    ///   - last: the last received observer of the first client. The service lists observers in pages, and an empty
+    ///     page is the end.
     ///   - rows: the rows so far.
     ///   - show: receives all rows in the end.
     private static func collect(

@@ -12,7 +12,8 @@ enum NumberArguments {
         return number
     }
 
-    /// Returns a time in seconds; nil if the option was not given.
+    /// Returns a time in seconds; nil if the option was not given. The standard maximum, 46 days, fits as milliseconds
+    /// into the 32 bits of a timer.
     static func seconds(
         _ text: String?, _ option: String, from minSeconds: Double = 0.001, to maxSeconds: Double = 4_000_000
     ) throws(UsageError) -> Double? {
@@ -36,8 +37,8 @@ enum NumberArguments {
         return whole
     }
 
-    /// Returns the seconds in a text such as `90`, `0.5`, `250ms`, `5m`, `1h30m` or `2d`: a number of seconds, or numbers with
-    /// units, the largest unit first.
+    /// Returns the seconds in a text such as `90`, `0.5`, `250ms`, `5m`, `1h30m` or `2d`: a number of seconds, or
+    /// numbers with units, the largest unit first.
     ///
     /// - Returns: nil for anything else.
     static func seconds(in text: String) -> Double? {

@@ -2,7 +2,8 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// The writing of results to standard output. Each line is written at once, without a buffer, and a failure is reported.
+/// The writing of results to standard output. Each line is written at once, without a buffer, and a failure is
+/// reported.
 enum Output {
     /// Writes a line. A failure is reported on standard error; the command then ends with ``ExitCode/outputFailed``.
     ///

@@ -2,8 +2,8 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`: set and revoke an override of a client's
-/// suspension state in the service, for tests of applications (B3).
+/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`: set and revoke an override of a
+/// client's suspension state in the service, for tests of applications (B3).
 enum OverrideCommand {
     static func runSuspend(_ arguments: [String]) throws(UsageError) -> ExitCode {
         try run(

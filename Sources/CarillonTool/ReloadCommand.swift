@@ -2,8 +2,8 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon reload`: makes the service read its configuration again (E1, E9). The service's reply is an error if a file has
-/// a mistake.
+/// `carillon reload`: makes the service read its configuration again (E1, E9). The service's reply is an error if a
+/// file has a mistake.
 enum ReloadCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

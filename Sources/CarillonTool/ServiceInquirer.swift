@@ -4,11 +4,11 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A client that calls methods of the service and passes each result to its caller, errors included. It never makes the bus
-/// start a service.
+/// A client that calls methods of the service and passes each result to its caller, errors included. It never makes the
+/// bus start a service.
 ///
-/// ``TopPoll`` uses it, which continues without a service, and so does ``ServiceCompletions``, which reports no errors. Other
-/// commands use ``CommandSession``, which ends the process after an error.
+/// ``TopPoll`` uses it, which continues without a service, and so does ``ServiceCompletions``, which reports no errors.
+/// Other commands use ``CommandSession``, which ends the process after an error.
 ///
 /// Threads: all on the thread that runs the default context.
 final class ServiceInquirer: @unchecked Sendable {
@@ -75,6 +75,7 @@ extension ServiceInquirer: ServiceReceiver {
         case .connected:
             absence = nil
             onConnected()
+        // The service was asked for its registrations, and has not answered.
         case .connecting: absence = .disconnected("the reply is pending")
         case .serviceUnavailable(let reason): absence = .unavailable(reason)
         case .nameTaken(let reason): absence = .nameTaken(reason)

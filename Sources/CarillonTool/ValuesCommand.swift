@@ -2,7 +2,11 @@
 import CarillonMainLoop
 import CarillonWire
 
-/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: print, remove and list retained values (R1 to R3).
+/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: print, remove and list retained values (R1 to
+/// R3).
+///
+/// `get` and `forget` start the service if it does not run, because it restores its values then. `retained` inspects
+/// the running service, as `status` does.
 enum ValuesCommand {
     static func runGet(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

@@ -6,12 +6,12 @@ import CarillonCollections
 ///
 /// **Window.** A program that never waits for an answer would accumulate its posts in the bus, whose memory all
 /// programs share. Therefore every 64th post (``confirmEvery``) asks for an answer, and no more than ``window`` posts
-/// are unconfirmed. An answer confirms all earlier posts, because the service answers in order. Further posts wait here,
-/// within ``Limits`` (E1).
+/// are unconfirmed. An answer confirms all earlier posts, because the service answers in order. Further posts wait
+/// here, within ``Limits`` (E1).
 ///
 /// **Batches (F1).** With ``few`` or more posts in flight, further posts accumulate until an answer arrives or the
-/// batch is full. They then leave together. Any other request, and ``flushBatch()``, make the accumulated posts leave at
-/// once.
+/// batch is full. They then leave together. Any other request, and ``flushBatch()``, make the accumulated posts leave
+/// at once.
 ///
 /// **Silent posts** ask for no answer of their own (``SilentPosts``).
 ///
@@ -60,9 +60,9 @@ public struct Outbox<Request> {
     /// answered.
     enum Kind {
         case post(wantsAnswer: Bool)
-        /// A registration: answered, and counted in the window like a post. The window is necessary, because a registration
-        /// that the program removes before its answer arrives is removed at the service only after that answer. Without
-        /// a window, such registrations could use up the service's limits (E1).
+        /// A registration: answered, and counted in the window like a post. The window is necessary, because a
+        /// registration that the program removes before its answer arrives is removed at the service only after that
+        /// answer. Without a window, such registrations could use up the service's limits (E1).
         case registration
         /// A barrier: its answer confirms all earlier requests.
         case barrier
@@ -111,6 +111,7 @@ public struct Outbox<Request> {
     var progress: UInt64 { departures &+ confirmations }
     /// The number of posts that have not left, and the number of sent posts that are not known to have been taken.
     var unsent: (waiting: Int, unconfirmed: Int) {
+        // Refused posts are in the window until the next answer. Unanswered and unresolved posts have left the window.
         (waitingPosts, max(0, unconfirmed - silent.refused) + silent.unanswered + silent.unresolved)
     }
     /// The size of the waiting requests, in bytes.
@@ -185,7 +186,8 @@ public struct Outbox<Request> {
         silent.add(1)
     }
 
-    /// Whether a post may bypass the queue over a channel. Each such post requests an outcome.
+    /// Whether a post may bypass the queue over a channel. Each such post requests an outcome. With more posts in
+    /// flight, the session sends posts in batches, of which only some request one.
     var mayBypassOnChannel: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
 
     /// Counts a post that bypassed the queue over a channel.
@@ -211,9 +213,9 @@ public struct Outbox<Request> {
 
     /// Removes the next request or batch to send.
     ///
-    /// - Returns: one request, or the posts of a batch. `confirms` is nil if no answer is required. Otherwise the caller
-    ///   passes it to ``confirmed(_:)`` with the answer. The result is nil when nothing waits, or when posts in flight
-    ///   have to be confirmed first.
+    /// - Returns: one request, or the posts of a batch. `confirms` is nil if no answer is required. Otherwise the
+    ///   caller passes it to ``confirmed(_:)`` with the answer. The result is nil when nothing waits, or when posts in
+    ///   flight have to be confirmed first.
     mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Confirmation?)? {
         hold = nil
         guard let first = waiting.first else { return nil }
@@ -350,8 +352,8 @@ public struct Outbox<Request> {
         hold = nil
     }
 
-    /// Resets the window after a change of the service or the connection, because no answer will confirm the requests in
-    /// flight.
+    /// Resets the window after a change of the service or the connection, because no answer will confirm the requests
+    /// in flight.
     ///
     /// - Parameters:
     ///   - count: the number of posts that stay in flight, over a channel.

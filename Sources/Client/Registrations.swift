@@ -41,8 +41,9 @@ struct Registrations {
     private var recent: (ids: [ObserverID], keys: [RegistrationKey]) = ([], [])
     /// The number of registrations in the state `asked`.
     private var askedCount = 0
-    /// The numbers that a newer service assigned than the one in the last comparison. It took over the name before the
-    /// call arrived, so these numbers do not show that it knows earlier registrations.
+    /// The numbers from a service that took over the name between the request of a registration and its arrival. This
+    /// service has not been compared yet. If its list contains such a number, this does not show that it has inherited
+    /// registrations (``hasInherited``), because it assigned the number itself.
     private var assignedByOther: Set<ObserverID> = []
     private var lastOrder: UInt64 = 0
 
@@ -91,7 +92,8 @@ struct Registrations {
     /// Records that the service registered `key` under a number.
     ///
     /// - Parameter isAnother: whether it is another service than the one in the last comparison.
-    /// - Returns: whether the registration is wanted and has no other number; otherwise the caller removes it there.
+    /// - Returns: whether the registration is wanted and has no other number; otherwise the caller removes it there. It
+    ///   has one if it was requested twice, because a comparison came between a request and its answer.
     mutating func added(_ key: RegistrationKey, id: ObserverID, byAnother isAnother: Bool = false) -> Bool {
         switch entries[key]?.state {
         case nil, .known: return false
@@ -108,8 +110,8 @@ struct Registrations {
         if case .asked = entries[key]?.state { set(.wanted, of: key) }
     }
 
-    /// Records that the service removed the registration by its policy. It is not requested again at this service, which
-    /// would refuse it. A later service is asked again.
+    /// Records that the service removed the registration by its policy. It is not requested again until the next
+    /// comparison, because this service would refuse it.
     ///
     /// - Returns: the key of the registration; nil when the number is unknown.
     mutating func revoked(_ id: ObserverID) -> RegistrationKey? {
@@ -142,6 +144,7 @@ struct Registrations {
     /// - Returns: the registrations to add and to remove at the service.
     mutating func compare(with listed: [ListedObserver]) -> Repair {
         let (before, assignedByOther) = (keys, assignedByOther)
+        // Each registration that is not in the list is wanted again, even if a request for it is in flight.
         reset()
         hasInherited = false
         // Known numbers come first: of two registrations for one key, the known one stays.

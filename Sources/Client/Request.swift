@@ -57,8 +57,8 @@ public enum Request: Sendable {
 
 /// An encoded post, ready to be sent alone, in a batch or over a channel.
 public struct OutgoingPost: @unchecked Sendable {
-    // Sendable: one thread at a time uses the message. The poster's thread creates it and may send it directly; otherwise
-    // only the session's thread uses it afterwards.
+    // Sendable: one thread at a time uses the message. The poster's thread creates it and may send it directly;
+    // otherwise only the session's thread uses it afterwards.
     let message: Message
     /// The size that counts against the limit of waiting posts, in bytes.
     let byteCount: Int

@@ -20,7 +20,8 @@ struct SequenceCheck {
 
     /// The numbers of the last notification. Reported losses advance the sequence; the serial is then 0, for none.
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
-    /// The greatest serial so far. It need not be the last one, because a retained value arrives with its original serial.
+    /// The greatest serial so far. It need not be the last one, because a retained value arrives with its original
+    /// serial.
     private var greatestSerial: UInt64 = 0
     /// The last sequence number under the assumption that the new service began to count at 1. Nil when the service is
     /// known to continue the count.
@@ -39,13 +40,14 @@ struct SequenceCheck {
         if let duplicateLimit, sequence <= duplicateLimit.sequence, serial <= duplicateLimit.serial { return .repeated }
         let before = last
         let (excused, restartedCount) = (excused, restartedCount)
+        // A smaller sequence number belongs to the count of another service, whose serials may have begun anew.
         greatestSerial = sequence < before.sequence ? serial : max(greatestSerial, serial)
         last = (sequence, serial)
         self.excused = 0
         self.restartedCount = nil
         if sequence == before.sequence &+ 1 { return .next }
-        // The same numbers again mean a duplicate. They do not if the count may have begun at 1 (`restartedCount`): such a service
-        // repeats nothing, and assigns the numbers of earlier services a second time.
+        // The same numbers again mean a duplicate. They do not if the count may have begun at 1 (`restartedCount`):
+        // such a service repeats nothing, and assigns the numbers of earlier services a second time.
         if restartedCount == nil, sequence == before.sequence, serial == before.serial { return .repeated }
         // The notification follows the count that it fits: the greater of the two last numbers below its own. A number
         // below both belongs to a new count, and is no loss.
@@ -56,9 +58,9 @@ struct SequenceCheck {
 
     /// Applies a loss that the service reported.
     ///
-    /// - Parameter isBound: whether the lost notifications were sent with numbers, and `count` is an upper bound, because
-    ///   it is not known which of them arrived. The next hole, up to this size, is then not reported again. Otherwise
-    ///   the losses take the next `count` numbers.
+    /// - Parameter isBound: whether the lost notifications were sent with numbers, and `count` is an upper bound,
+    ///   because it is not known which of them arrived. The next hole, up to this size, is then not reported again.
+    ///   Otherwise the losses take the next `count` numbers.
     mutating func dropped(_ count: UInt64, isBound: Bool = false) {
         if isBound {
             excused = excused &+ count
@@ -68,14 +70,15 @@ struct SequenceCheck {
         }
     }
 
-    /// Treats notifications with the numbers received until now as duplicates. Called at the end of a channel: the service
-    /// can't know how much of its content was read, and sends it again.
+    /// Treats notifications with the numbers received until now as duplicates. Called at the end of a channel: the
+    /// service can't know how much of its content was read, and sends it again.
     mutating func mayRepeat() {
         // While the count may have begun at 1, numbers of the earlier count can't be compared with it.
         duplicateLimit = restartedCount == nil ? (last.sequence, greatestSerial) : nil
     }
 
-    /// Allows the next service to continue the count, or to begin at 1. Called for a service that may not know this client.
+    /// Allows the next service to continue the count, or to begin at 1. Called for a service that may not know this
+    /// client.
     mutating func mayBeginAnew() {
         restartedCount = 0
         duplicateLimit = nil

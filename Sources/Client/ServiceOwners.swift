@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonBusNames
 
-/// The set of connections whose signals a session trusts as the service's (E6): the present owner of the service's name,
-/// and former owners that may still be sending.
+/// The set of connections whose signals a session trusts as the service's (E6): the present owner of the service's
+/// name, and former owners that may still be sending.
 ///
 /// A service that ends in order first gives up its name and then sends its remaining messages. Therefore a former owner
 /// stays trusted. Its successor receives the handover state after that end, and answers a question only then. Therefore

@@ -18,8 +18,8 @@ public protocol ServiceReceiver: Sendable {
     ///
     /// - Parameter error: the error of the last of these posts.
     func lostPosts(_ count: Int, because error: ServiceError)
-    /// Reports `count` posts without a completion that may be lost: the service or the connection ended before it confirmed
-    /// them. Posts that are reported by other calls are not included.
+    /// Reports `count` posts without a completion that may be lost: the service or the connection ended before it
+    /// confirmed them. Posts that are reported by other calls are not included.
     func mayHaveLostPosts(_ count: Int, because reason: String)
     /// Reports that the service refused a registration, or has revoked it by its policy.
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)

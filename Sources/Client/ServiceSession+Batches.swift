@@ -99,6 +99,7 @@ extension ServiceSession {
             let isStillThere = connection === self.connection && connection != nil
             if isTrial {
                 pendingAnswers -= 1
+                // The trial is over. Below, a success or a refusal decides the knowledge.
                 if isStillThere, batching.knowledge == .trialInFlight { batching.knowledge = .unknown }
             }
             if case .failure(let error) = result, isStillThere, error.refusesManyPosts {

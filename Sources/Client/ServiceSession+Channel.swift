@@ -25,10 +25,10 @@ struct Channels {
     var patience: AnyObject?
     /// The timer that forces the end of a channel that this side closed.
     var ending: AnyObject?
-    /// The number of messages that the session sent on the bus to the service.
+    /// A counter that rises when requests leave on the bus. Requests that leave together may count once.
     var sentOnBus: UInt64 = 0
-    /// The number of those messages that the service has taken. When both numbers are equal, a post over the channel
-    /// can't overtake a request on the bus.
+    /// The value of this counter up to which the service has taken the requests. When both values are equal, a post
+    /// over the channel can't overtake a request on the bus.
     var takenFromBus: UInt64 = 0
     /// Whether the Ping that settles the messages on the bus is in flight.
     var isSettlingBus = false
@@ -37,8 +37,8 @@ struct Channels {
     /// Whether the program read everything that the service wrote to the last channel. The service can't know this, and
     /// reports the frames that may have been unread as possible losses.
     var wasReadToEnd = false
-    /// The losses of an ended channel, as the service reported them while another channel was requested. It is not known
-    /// yet which of two channels they concern:
+    /// The losses of an ended channel, as the service reported them while another channel was requested. It is not
+    /// known yet which of two channels they concern:
     ///
     /// - The previous channel. It was read to its end, so nothing is lost.
     /// - The requested channel, if the bus did not deliver the answer with its socket. Then the losses are real.
@@ -60,10 +60,12 @@ struct Channels {
 
     /// The time within which a service that is not busy answers, in milliseconds.
     static let patienceMilliseconds: UInt32 = 1000
-    /// The longest time between the close of a channel by this side and its end, in milliseconds. Frames that are unread
-    /// by then are reported as possibly lost, so the time must suffice for a service that gets little processor time.
+    /// The longest time between the close of a channel by this side and its end, in milliseconds. Frames that are
+    /// unread by then are reported as possibly lost, so the time must suffice for a service that gets little processor
+    /// time.
     static let endingMilliseconds: UInt32 = 30_000
-    /// The limit of attempts at one service that provides no lasting channel.
+    /// The limit of attempts at one service that provides no lasting channel. With the pauses between them, the
+    /// attempts take at least 47 minutes.
     static let maxAttempts = 16
     /// The pause after the first failed attempt; it doubles with each further one.
     private static let firstPause = Duration.milliseconds(250)
@@ -129,6 +131,7 @@ struct Channels {
         ending = nil
         if let openedAt, now - openedAt >= Self.staying { attempts = 0 }
         openedAt = nil
+        // The shift is limited only against an overflow; the longest pause is reached before.
         nextAttempt = now + min(Self.firstPause * (1 << min(attempts, 20)), Self.longestPause)
         attempts += 1
     }
@@ -139,7 +142,8 @@ struct Channels {
         isUnsupported = true
     }
 
-    /// Records the service that answered. Another service than before may provide a channel, so the attempts start again.
+    /// Records the service that answered. Another service than before may provide a channel, so the attempts start
+    /// again.
     mutating func answered(_ service: UniqueName?) {
         guard service != self.service else { return }
         self.service = service
@@ -194,8 +198,8 @@ extension ServiceSession {
             // The service answers in order: its later reports do not concern an earlier channel.
             channels.wasReadToEnd = false
             let pendingLosses = channels.takePendingLosses()
-            // A refusal does not mean that there was no channel: the bus may have refused to deliver the answer with the
-            // channel's descriptor. The losses may then concern that channel.
+            // A refusal does not mean that there was no channel: the bus may have refused to deliver the answer with
+            // the channel's descriptor. The losses may then concern that channel.
             if case .failure = result, let pendingLosses { announce(pendingLosses) }
             do throws(BusError) {
                 let reply = try result.get()
@@ -237,8 +241,8 @@ extension ServiceSession {
 
     /// Begins to use a channel.
     ///
-    /// - Parameter sent: the number of messages on the bus before the request for the channel. The answer proves that
-    ///   the service has taken them.
+    /// - Parameter sent: ``Channels/sentOnBus`` when the channel was requested. The answer proves that the service has
+    ///   taken the requests before.
     private func opened(_ channel: ClientChannel, after sent: UInt64) {
         channels.opened(channel, at: bus.now)
         channels.takenFromBus = max(channels.takenFromBus, sent)
@@ -291,7 +295,8 @@ extension ServiceSession {
     /// Sends a Ping on the bus. The service answers in order, so the answer proves that it has taken all earlier
     /// messages on the bus. After that, posts may leave over the channel.
     private func settleBus() {
-        // While the first batch is on trial, its posts may have to be sent again on the bus; a Ping does not cover that.
+        // While the first batch is on trial, its posts may have to be sent again on the bus; a Ping does not cover
+        // that.
         guard !channels.isSettlingBus, batching.knowledge != .trialInFlight, let connection else { return }
         channels.isSettlingBus = true
         let sent = channels.sentOnBus
@@ -325,8 +330,8 @@ extension ServiceSession {
 
     /// Handles a frame of the channel: a notification, the outcome of a post, or a control signal.
     ///
-    /// - Parameter mayWait: whether the frame may wait for the number of a registration, which arrives on the bus. It may
-    ///   not when the channel is read to its end.
+    /// - Parameter mayWait: whether the frame may wait for the number of a registration, which arrives on the bus. It
+    ///   may not when the channel is read to its end.
     private func take(_ frame: ClientChannel.Frame, mayWait: Bool) -> ClientChannel.FrameResult {
         switch frame.kind {
         case .notification:
@@ -396,7 +401,8 @@ extension ServiceSession {
     /// are still read.
     func endChannel(_ reason: String) {
         guard let channel = channels.channel else { return }
-        // Unlike the previous handler, this one does not send requests, because the session is about to change its state.
+        // Unlike the previous handler, this one does not send requests, because the session is about to change its
+        // state.
         channel.onEnd = { [unowned self, unowned channel] reason in ended(channel, because: reason) }
         channel.drain()
         channel.finish(reason)

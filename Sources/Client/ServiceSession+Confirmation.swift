@@ -25,8 +25,8 @@ extension ServiceSession {
         /// Whether the bus can start the service. While the name has no owner, the bus then queues posts to the name
         /// for the service that it starts, so they are not lost.
         var isStartable = false
-        /// The reason for reporting the posts as possibly lost; nil while a next service may have taken them. The report
-        /// waits for the answer of the ended service, which may first announce posts that it refused.
+        /// The reason for reporting the posts as possibly lost; nil while a next service may have taken them. The
+        /// report waits for the answer of the ended service, which may first announce posts that it refused.
         var loss: String?
     }
 
@@ -136,6 +136,7 @@ extension ServiceSession {
         // Earlier unresolved posts went to the service before that, or to the name while it had no owner.
         if unresolved != nil { announceUnresolved(because: "two services have ended") }
         guard outbox.unresolved > 0 else { return }
+        // Without `startsService`, the session does not rely on a next service that the bus starts for the posts.
         guard let connection, startsService else { return announceUnresolved(because: "the service has ended") }
         unresolved = Unresolved(service: former)
         // Posts of a later service may have become unresolved meanwhile; the result then does not concern them.
@@ -154,6 +155,7 @@ extension ServiceSession {
     /// Resolves the posts after an answer of the next service. The posts count as taken if the former service answered
     /// and the bus could queue the others for the next one. Otherwise they are reported as possibly lost.
     func resolveUnresolved() {
+        // Nil: any posts went to the name while it had no owner, so no former service can confirm them.
         guard let unresolved, !unresolved.isAwaited, unresolved.isStartable, unresolved.loss == nil else {
             return announceUnresolved(because: "another service has replaced the previous one")
         }

@@ -17,8 +17,8 @@ extension ServiceSession {
         case none
         /// The bus has been asked for the owner.
         case asked
-        /// A pause of one second after a check. Any program can send signals that cause a check, so the rate is limited.
-        /// `isDue` is true if such a signal arrived during the pause; a check then follows it.
+        /// A pause of one second after a check. Any program can send signals that cause a check, so the rate is
+        /// limited. `isDue` is true if such a signal arrived during the pause; a check then follows it.
         case pausing(AnyObject, isDue: Bool)
     }
 
@@ -54,8 +54,8 @@ extension ServiceSession {
 
     /// Describes the owner of the name for an error report.
     ///
-    /// - Parameter completion: receives the owner's unique name and process, as far as the bus reports them; nil when
-    ///   the name has no owner.
+    /// - Parameter completion: receives the owner's unique name and process, as far as the bus reports them, or
+    ///   "another program" if it reports neither; nil when the name has no owner.
     func describeOwner(_ completion: @escaping (String?) -> Void) {
         guard let connection else { return completion("another program") }
         connection.nameOwner(of: Wire.busName) { [weak connection] result in
@@ -70,8 +70,8 @@ extension ServiceSession {
     }
 
     /// Asks systemd to start the service, although the bus has already asked it. The reason is a canceled start, for
-    /// example by `systemctl stop`: systemd does not inform the bus of it, and all callers wait for the bus's timeout of
-    /// two minutes. A second request starts the service, or reports the reason of a refusal at once.
+    /// example by `systemctl stop`: systemd does not inform the bus of it, and all callers wait for the bus's timeout
+    /// of two minutes. A second request starts the service, or reports the reason of a refusal at once.
     ///
     /// - Parameter refused: receives the reason why systemd does not start the service. It is not called when systemd
     ///   starts it, when there is no systemd, or when systemd knows no such unit; then the bus starts the service

@@ -34,8 +34,8 @@ extension ServiceSession {
         allowDirectSending()
     }
 
-    /// Lets posting threads write to the socket of the bus or channel directly, without waking the session's thread. This
-    /// requires that a post would leave at once and no other request must precede it.
+    /// Lets posting threads write to the socket of the bus or channel directly, without waking the session's thread.
+    /// This requires that a post would leave at once and no other request must precede it.
     private func allowDirectSending() {
         guard case .ready = state, !channels.isHoldingPosts else { return }
         switch (wish.value, channels.phase) {
@@ -227,8 +227,8 @@ extension ServiceSession {
                 registrationFailed(key, error, isForeign: error.meansAnotherProgram, asked: asked)
             }
         }
-        // The channel is requested behind the first registration and ahead of further ones. The service refuses a channel
-        // to a client with queued replies, and the replies to many registrations may queue.
+        // The channel is requested behind the first registration and ahead of further ones. The service refuses a
+        // channel to a client with queued replies, and the replies to many registrations may queue.
         if channels.isFirstAttempt { lookForChannel() }
     }
 

@@ -48,8 +48,8 @@ extension ServiceSession {
     /// Handles a report of losses. A report with the reason `not-allowed` means revoked registrations, and no loss.
     func take(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
-        // The service reports possible losses of an ended channel, because it can't know that the program read all of it.
-        // Such a report is ignored, except while another channel is requested: it may concern that one.
+        // The service reports possible losses of an ended channel, because it can't know that the program read all of
+        // it. Such a report is ignored, except while another channel is requested: it may concern that one.
         if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd {
             guard case .asking = channels.phase else { return }
             return deferLosses(signal)

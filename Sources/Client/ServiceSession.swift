@@ -78,8 +78,8 @@ public final class ServiceSession {
     var isBusReadProbed = true
     /// Whether a connection attempt is in progress. Its failure is reported even though the state is already `offline`.
     private var isConnecting = false
-    /// Whether a service has answered before. The next `ready` state then follows a replacement, in which notifications
-    /// may have been lost.
+    /// Whether a service has answered before. Each later `ready` state follows a replacement, a new connection or
+    /// missing answers of the service, so notifications may have been lost.
     private var wasEverReady = false
     /// The calls that an overloaded service refused, to be repeated.
     var refusedCalls = RefusedCalls()
@@ -148,12 +148,15 @@ public final class ServiceSession {
     ///
     /// The steps are: send the outbox without waiting for batches, await the answers, and then ask the bus a question.
     /// Without that question, the bus might drop requests that it has not read. The reason is that the kernel resets a
-    /// connection that closes with unread input, such as an answer or a Ping. The answer to the question proves that the
-    /// bus has read all earlier data.
+    /// connection that closes with unread input, such as an answer or a Ping. The answer to the question proves that
+    /// the bus has read all earlier data.
     public func mayStop() -> Bool {
         endDirectSending()
         switch state {
+        // No request could be sent.
         case .offline, .absent: return true
+        // The answer of the bus or the service is awaited. After it, waiting requests leave or fail, and unresolved
+        // posts are settled.
         case .greeting, .asking: return outbox.isEmpty && outbox.unresolved == 0
         case .idle, .ready:
             if !outbox.isEmpty {
@@ -237,6 +240,7 @@ public final class ServiceSession {
         channels = Channels()
         owners.reset()
         ownerCheck = .none
+        // A service knows no suspension of a new connection that would have to be withdrawn.
         isSuspensionWithdrawn = false
         refusedCalls = RefusedCalls()
         registrations.reset()
@@ -282,6 +286,7 @@ public final class ServiceSession {
                 answered(listed, by: sender)
             }
         }
+        // A timer of an earlier question continues, so that repeated questions do not postpone the report.
         guard case .asking = state, silenceTimer == nil else { return }
         awaitAnswer()
     }
@@ -325,6 +330,7 @@ public final class ServiceSession {
                 return handleForeignOwner(because: .invalidArgs("the observers are not in the order of their numbers"))
             }
             all += piece.map(\.observer)
+            // The page shows that the service is not silent, so the time begins again.
             awaitAnswer()
             askForPage(behind: all, of: name, on: connection)
         }
@@ -361,8 +367,8 @@ public final class ServiceSession {
                 receiver.suspensionChanged(false, cause: SuspensionCause.none.rawValue)
             }
         }
-        // The service answers in order. If the bus had announced it as the owner, its answer confirms all earlier posts.
-        // Posts over a channel are confirmed by their own outcomes.
+        // The service answers in order. If the bus had announced it as the owner, its answer confirms all earlier
+        // posts. Posts over a channel are confirmed by their own outcomes.
         outbox.reset(keeping: channels.channel?.sender.postsInFlight ?? 0, isTaken: isSame)
         resolveUnresolved()
         isSilent = false
@@ -374,7 +380,7 @@ public final class ServiceSession {
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
-        // Counts the calls below: posts over a channel wait until the service has taken them.
+        // One count for all calls below: posts over a channel wait until the service is known to have taken them.
         channels.sentOnBus += 1
         refusedCalls = RefusedCalls()
         if suspension != nil || isSuspensionWithdrawn { callUnawaited(.suspension) }
@@ -394,6 +400,7 @@ public final class ServiceSession {
         connection?.nameOwner(of: Wire.busName) { [weak self] result in
             guard let self, case .asking = state, number == question else { return }
             let former = self.owner
+            // As in `ownerChanged(to:)`: the posts in flight went to the former owner.
             if let owner = result.owner, owners.change(to: owner) {
                 outbox.reset()
                 resolvePosts(of: former)
@@ -421,6 +428,8 @@ public final class ServiceSession {
             if isLong { becomeAbsent(ServiceError(error), telling: .notAnswering("\(Wire.busName): \(error.message)")) }
             return
         }
+        // In the other cases there is no service: the owner or the bus refuses this program, or the bus can't start
+        // one.
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
             // The service ended before it answered, or is busy starting and the bus dropped the messages that waited
             // for it.
@@ -450,6 +459,7 @@ public final class ServiceSession {
     /// when the name has another owner, and with a later request.
     func handleForeignOwner(because error: BusError) {
         owners.markForeign()
+        // Requests wait while the bus describes the owner. The new number makes answers to earlier questions invalid.
         state = .asking
         question += 1
         let number = question

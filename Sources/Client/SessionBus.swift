@@ -3,8 +3,8 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The environment of a ``ServiceSession``: it opens connections and provides the clock and timers. ``LoopBus`` is a real
-/// bus with a main loop; tests and the simulation replace it.
+/// The environment of a ``ServiceSession``: it opens connections and provides the clock and timers. ``LoopBus`` is a
+/// real bus with a main loop; tests and the simulation replace it.
 ///
 /// Threads: all members are used on the session's thread.
 public protocol SessionBus: AnyObject {

@@ -58,8 +58,8 @@ public final class SharedOutbox: Sendable {
 
     /// Appends a request to the queue, or sends a post directly.
     ///
-    /// - Returns: whether the session must be notified. Otherwise the session finds the request after the answer that it
-    ///   awaits.
+    /// - Returns: whether the session must be notified. Otherwise the session finds the request after the answer that
+    ///   it awaits.
     /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would exceed the limits.
     @discardableResult
     public func append(_ request: Request) throws(ServiceError) -> Bool {
@@ -88,12 +88,15 @@ public final class SharedOutbox: Sendable {
     public func close() { state.withLock { $0.isClosed = true } }
     public var isClosed: Bool { state.withLock { $0.isClosed } }
     public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
+
+    // Members without a comment call the member of ``Outbox`` with the same name, under the lock.
+
     func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Outbox<Request>.Confirmation?)? {
         state.withLock { $0.outbox.next(posting) }
     }
 
     /// Whether the session needs a confirmation timer for sent posts. If so, the session starts it, and is not notified
-    /// of further direct posts until then.
+    /// of further direct posts until the next call of this method.
     func watch() -> Bool {
         state.withLock { state in
             state.isWatched = state.outbox.isConfirmationDue

@@ -22,8 +22,8 @@ struct SilentPosts {
     /// Removes the last `withdrawn` posts from the counts, because they ask for an answer after all.
     mutating func withdraw(_ withdrawn: Int) { count = max(0, count - withdrawn) }
 
-    /// Counts posts that the service announces as refused. They belong to the posts that the next answer covers, because
-    /// the service sends the announcement ahead of that answer.
+    /// Counts posts that the service announces as refused. They belong to the posts that the next answer covers,
+    /// because the service sends the announcement ahead of that answer.
     mutating func refuse(_ announced: Int) {
         let known = min(announced, count)
         count -= known

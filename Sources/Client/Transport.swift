@@ -15,8 +15,8 @@ public enum Transport: String, Hashable, Sendable, CaseIterable {
     /// messages stay on the bus.
     case channel
 
-    /// The transport that the program's user requests by the variable `CARILLON_TRANSPORT`; nil when the variable is unset
-    /// or has another value.
+    /// The transport that the program's user requests by the variable `CARILLON_TRANSPORT`; nil when the variable is
+    /// unset or has another value.
     public static var ofEnvironment: Transport? {
         getenv(environmentVariable).flatMap { Transport(rawValue: String(cString: $0)) }
     }

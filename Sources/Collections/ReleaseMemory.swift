@@ -2,7 +2,8 @@
 /// The release of unused memory. A collection keeps the memory of its largest size, also after most elements are gone.
 /// `releaseMemory()` moves the elements to a smaller memory, in O(`count`). The service calls it when no caller waits.
 extension Dictionary {
-    /// Releases memory if less than an eighth of it is used. It may be called after each removal: the cost is amortized.
+    /// Releases memory if less than an eighth of it is used. It may be called after each removal: the cost is
+    /// amortized.
     @inlinable mutating func releaseIfMostlyUnused() {
         if capacity > 128, count < capacity / 8 { releaseMemory() }
     }
@@ -38,7 +39,9 @@ extension Array {
 }
 
 extension SteadyDictionary {
-    /// Releases memory if at most half of it is used.
+    /// Releases memory if at most half of it is used. A large dictionary with at most 1024 entries, half of the maximum
+    /// of a small one, becomes small. A removal merges the parts only at 256 entries, so that no sequence of insertions
+    /// and removals splits and merges them each time.
     @inlinable public mutating func releaseMemory() {
         guard !parts.isEmpty else { return small.releaseMemory() }
         guard countOfParts <= Self.maxInOne / 2 else {
@@ -73,8 +76,8 @@ extension PriorityQueue {
 }
 
 extension ObserverIndex {
-    /// Releases memory if less than half of it is used and few observers are left. A large index is not rebuilt, as
-    /// that would delay callers.
+    /// Releases memory if less than half of it is used and at most 16,384 observers are left. A larger index is not
+    /// rebuilt, as that would delay callers. The memory of at most 1024 slots is too small for it.
     ///
     /// - Parameter moved: called with each observer and its new position, if positions change.
     @inlinable public mutating func releaseMemory(_ moved: (Observer, Position) -> Void) {

@@ -2,10 +2,10 @@
 /// A counter of the elementary steps of each event of a center (E8). Tests use it to show that no event takes too long,
 /// as one call of a client must not delay the others.
 ///
-/// A step takes some tens of nanoseconds: a matching observer, a visited or moved entry of a queue, a compared value, or
-/// a copied cache line. The number of steps shows the cost of an event on any machine. Every loop over state that
-/// clients can make grow counts its steps. Cheap work counts in groups: eight comparisons of a sort are a step. A system
-/// call counts as twenty steps.
+/// A step takes some tens of nanoseconds: a matching observer, a visited or moved entry of a queue, a compared value,
+/// or a copied cache line. The number of steps shows the cost of an event on any machine. Every loop over state that
+/// clients can make grow counts its steps. Cheap work counts in groups: eight comparisons of a sort are a step. A
+/// system call counts as twenty steps.
 ///
 /// Debug builds and builds with `CARILLON_METER` count. In any other build the meter is empty, and costs no more than
 /// the computation of its arguments.

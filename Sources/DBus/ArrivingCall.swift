@@ -42,6 +42,8 @@ public struct ArrivingCall {
     public func mayBeOf(_ interface: InterfaceName) -> Bool {
         header.interface == nil || bytes.has(header.interface, interface.rawValue)
     }
+    /// Whether the arguments have this signature, which must not be empty: a call without arguments has no signature
+    /// field.
     public func hasSignature(_ signature: Signature) -> Bool { bytes.has(header.signature, signature.rawValue) }
 }
 

@@ -3,8 +3,8 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// A connection to a message bus, driven by a ``MainContext``. The service, the client libraries and the command each use
-/// one or more.
+/// A connection to a message bus, driven by a ``MainContext``. The service, the client libraries and the command each
+/// use one or more.
 ///
 /// It numbers and sends messages, matches replies with calls, and passes all other received messages to ``onMessage``.
 /// A ``MessageTransport`` does the input and output: a socket, or the simulated bus of tests.
@@ -24,8 +24,9 @@ public final class Connection: BusConnection {
     #endif
     public var onMessage: ((Message) -> Bool)?
 
-    /// Called with each method call before ``onMessage``, while the call is still in the receive buffer. Returns whether
-    /// the callback is responsible for the call; then no message object is created, and ``onMessage`` is not called.
+    /// Called with each method call before ``onMessage``, while the call is still in the receive buffer. Returns
+    /// whether the callback is responsible for the call; then no message object is created, and ``onMessage`` is not
+    /// called.
     public var onArrivingCall: ((ArrivingCall) -> Bool)? {
         get { transport.onArrivingCall }
         set { transport.onArrivingCall = newValue }
@@ -118,14 +119,14 @@ public final class Connection: BusConnection {
     public var directSender: DirectSender? { transport.directSender }
 
     /// The maximum total size of received messages that are still alive, in bytes. Above it the connection reads
-    /// nothing until messages are released. A single message may be larger. Default: 63 MiB.
+    /// nothing until messages are released. A single message may be larger. Default: 63 MiB, as in libdbus.
     public var maxReceivedBytes: Int {
         get { transport.maxReceivedBytes }
         set { transport.maxReceivedBytes = newValue }
     }
 
-    /// Whether delivery of received messages, including replies, is paused. They stay in the socket, and when it is full
-    /// in the bus.
+    /// Whether delivery of received messages, including replies, is paused. They stay in the socket, and when it is
+    /// full in the bus.
     public var isPaused: Bool {
         get { transport.isPaused }
         set { transport.isPaused = newValue }
@@ -212,8 +213,8 @@ public final class Connection: BusConnection {
         return pendingCalls.peer(owning: name) ?? follow(name)
     }
 
-    /// Subscribes to the owner of a name before the call is sent. The bus sends in order, so it announces an owner before
-    /// that owner's reply arrives.
+    /// Subscribes to the owner of a name before the call is sent. The bus sends in order, so it announces an owner
+    /// before that owner's reply arrives.
     private func follow(_ name: WellKnownName) -> PendingCalls.Peer {
         let peer = pendingCalls.follow(name)
         // A refusal by the bus needs no handling: a reply of an unknown sender makes this connection request the owner.

@@ -5,8 +5,8 @@ import CarillonMainLoop
 /// The adapter between a connection object of libdbus and a ``MainContext``, used by ``SocketTransport``. It maps
 /// watches, timeouts, dispatch status and wake-ups of libdbus to one GLib source and some timers, without a thread.
 ///
-/// libdbus reads only during authentication; then ``SocketReader`` reads. libdbus still writes messages with descriptors,
-/// which ``SocketWriter`` passes to it.
+/// libdbus reads only during authentication; then ``SocketReader`` reads. libdbus still writes messages with
+/// descriptors, which ``SocketWriter`` passes to it.
 ///
 /// libdbus holds the driver as the user data of its callbacks, and releases it through their destroy functions. The
 /// driver therefore lives exactly as long as the callbacks.
@@ -84,7 +84,7 @@ final class ConnectionDriver: PolledSourceDelegate {
     /// Called once when the bus has authenticated this process. Another reader can then take over the socket, since the
     /// bus sends nothing before the first message of this process.
     var onAuthenticated: (() -> Void)?
-    /// Called before libdbus closes the socket.
+    /// Called before libdbus closes the socket, once for each of its watches, which it removes only then.
     var onClosing: (() -> Void)?
     private var isAuthenticated = false
 
@@ -152,7 +152,8 @@ final class ConnectionDriver: PolledSourceDelegate {
         onClosing?()
     }
 
-    /// Updates the registration of a watch in the poll, after libdbus has enabled or disabled it.
+    /// Updates the registration of a watch in the poll, after libdbus has enabled or disabled it. Watches for reading
+    /// stay out of the poll after the authentication.
     private func toggled(watch: OpaquePointer) {
         guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
         // A disabled watch has to leave the poll, which would otherwise report a hang-up again and again.

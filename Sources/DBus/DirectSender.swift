@@ -32,7 +32,7 @@ public final class DirectSender: Sendable {
 
     /// Sends a message that expects no reply, if the socket accepts it at once.
     ///
-    /// - Returns: Whether the message was written; otherwise no byte of it was.
+    /// - Returns: Whether the whole message was written; otherwise the bus does not get it.
     public func send(_ message: Message) -> Bool {
         state.withLock { state in
             guard let descriptor = state.descriptor, !state.isBusy else { return false }
@@ -42,8 +42,8 @@ public final class DirectSender: Sendable {
                 guard bytes.count <= Self.maxBytes else { return false }
                 let count = sendAtOnce(bytes, to: descriptor)
                 if count > 0, count < bytes.count {
-                    // No message can follow a partial one. The connection detects the shutdown, and its owner
-                    // connects again.
+                    // A Unix socket does not accept a part. If one did nevertheless, no message could follow the part:
+                    // the connection detects the shutdown, and its owner connects again.
                     endSocket(descriptor)
                     state.descriptor = nil
                 }

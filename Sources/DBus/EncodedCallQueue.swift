@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// A first-in, first-out queue of calls in one contiguous buffer of their encoded bytes, without an allocation per call.
-/// The service's call queue keeps consecutive calls of one connection in it during a flood.
+/// A first-in, first-out queue of calls in one contiguous buffer of their encoded bytes, without an allocation per
+/// call. The service's call queue keeps consecutive calls of one connection in it during a flood.
 ///
 /// The buffer only grows: the memory of removed calls is released with the whole queue. The owner therefore limits
 /// ``byteCount`` and starts a new queue above its limit. Threads: one at a time.

@@ -88,8 +88,8 @@ final class EncodedMessage {
     }
 }
 
-/// The total size of the received messages of a connection that are still alive, in bytes. Each ``Message`` adds its size
-/// at its creation and subtracts it at its release.
+/// The total size of the received messages of a connection that are still alive, in bytes. Each ``Message`` adds its
+/// size at its creation and subtracts it at its release.
 ///
 /// ``SocketReader`` stops reading at a limit, so that unprocessed messages wait in the socket. Threads: any, since the
 /// last reference to a message may be released on another thread.

@@ -117,7 +117,8 @@ public struct Interface {
 extension Interface {
     /// Returns the document of an object with this interface.
     ///
-    /// - Parameter standard: Whether the document also lists the standard interfaces that ``ObjectExporter`` implements.
+    /// - Parameter standard: Whether the document also lists the standard interfaces that ``ObjectExporter``
+    ///   implements.
     func introspectionDocument(standard: Bool) -> String {
         var lines = Self.header
         lines.append("<node>")

@@ -64,7 +64,8 @@ extension MarshalledBytes {
         fileprivate let elements: Int
     }
 
-    /// Begins an array with elements of this alignment, in bytes. The values appended up to ``end(_:)`` are its elements.
+    /// Begins an array with elements of this alignment, in bytes. The values appended up to ``end(_:)`` are its
+    /// elements.
     public mutating func beginArray(alignedTo alignment: Int) -> ArrayStart {
         append(UInt32(0))
         let length = count - 4

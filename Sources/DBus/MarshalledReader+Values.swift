@@ -56,6 +56,7 @@ extension MarshalledReader {
     @inlinable
     public mutating func readFixedArray<Element: FixedSizeType>(of _: Element.Type = Element.self) -> [Element]? {
         let size = MemoryLayout<Element>.size
+        // This `position` is the range of the elements in ``bytes``.
         guard let position = readArray(alignedTo: size), position.count % size == 0 else { return nil }
         move(to: position.upperBound)
         return (0..<position.count / size).map { number in

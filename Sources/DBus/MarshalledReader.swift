@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A decoder of encoded arguments without copies and without libdbus, for the few kinds of messages with high volume: posts and
-/// notifications. The caller knows the types from the signature of the message.
+/// A decoder of encoded arguments without copies and without libdbus, for the few kinds of messages with high volume:
+/// posts and notifications. The caller knows the types from the signature of the message.
 ///
 /// Input is untrusted, since a bus may forward arguments without checking them. The decoder rejects bytes that violate
 /// the D-Bus layout, and stays within the bounds: each read returns nil or false for invalid or missing bytes. The
@@ -27,7 +27,7 @@ public struct MarshalledReader {
         position = offset
     }
 
-    /// Skips the padding up to a multiple of `alignment`; false if a padding byte is not zero.
+    /// Skips the padding up to a multiple of `alignment`; false if a padding byte is missing or not zero.
     @inlinable @inline(__always)
     public mutating func align(to alignment: Int) -> Bool {
         let end = (position + alignment - 1) & ~(alignment - 1)

@@ -78,14 +78,16 @@ extension EncodedMessage {
     /// Returns the bytes of the message with a sender field added behind the other header fields, and with this serial.
     /// They are identical to the encoding of libdbus.
     ///
-    /// - Returns: nil for a message with a sender field already, or in the other byte order. libdbus then has to make the
-    ///   copy.
+    /// - Returns: nil for a message with a sender field already, or in the other byte order. libdbus then has to make
+    ///   the copy.
     fileprivate func carried(from sender: AnyBusName, serial: UInt32) -> [UInt8]? {
         guard !header.isSwapped, header.sender == nil else { return nil }
+        // The length of the header fields is the number at offset 12 of a message.
         let fieldsLength = bytes.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 12, as: UInt32.self) }
         let end = MessageHeader.fixedSize + Int(fieldsLength)
         let text = sender.rawValue.utf8
         var copy: [UInt8] = []
+        // Beside its text the field has 9 bytes; padding before and behind it has up to 7 bytes each.
         copy.reserveCapacity(bytes.count + text.count + 24)
         copy += bytes[..<end]
         copy.pad(to: 8)

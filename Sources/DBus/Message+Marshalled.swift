@@ -2,11 +2,12 @@
 import CCarillonDBus
 import CarillonBusNames
 
-/// Encoded arguments of messages, and messages from encoded bytes: for high volume, such as notifications to many clients.
+/// Encoded arguments of messages, and messages from encoded bytes: for high volume, such as notifications to many
+/// clients.
 ///
-/// Appending values one by one makes libdbus rewrite the header for each value, since the signature in it grows. Therefore
-/// this module has an encoder of its own, ``MarshalledBytes``. Bytes of that encoder go to the socket unchanged
-/// (``MarshalledMessage``); libdbus validates all other bytes like received ones.
+/// Appending values one by one makes libdbus rewrite the header for each value, since the signature in it grows.
+/// Therefore this module has an encoder of its own, ``MarshalledBytes``. Bytes of that encoder go to the socket
+/// unchanged (``MarshalledMessage``); libdbus validates all other bytes like received ones.
 extension Message {
     /// The encoded arguments, in this machine's byte order.
     public var marshalledBody: [UInt8] { withMarshalledBody { Array($0) } }
@@ -31,8 +32,8 @@ extension Message {
         }
     }
 
-    /// Calls `body` with the encoded arguments, as ``withMarshalledBody(_:)`` does. It is not generic, so that other modules
-    /// look up no types at run time.
+    /// Calls `body` with the encoded arguments, as ``withMarshalledBody(_:)`` does. It is not generic, so that other
+    /// modules look up no types at run time.
     public func readMarshalledBody(_ body: (UnsafeRawBufferPointer) throws(BusError) -> Void) throws(BusError) {
         guard let arrived, !arrived.header.isSwapped else { return try withMarshalledBody(body) }
         var fault: BusError?
@@ -89,7 +90,7 @@ extension Message {
         demarshalled(message.bytes, hasSerial: message.serial != 0)
     }
 
-    /// Whether libdbus accepts a message without a serial. It costs a full validation.
+    /// Whether libdbus accepts these bytes of a message that has no serial yet. It costs a full validation.
     fileprivate static func isAccepted(_ bytes: [UInt8]) -> Bool {
         demarshalled(bytes, hasSerial: false).map { Message(adopting: $0) } != nil
     }
@@ -134,13 +135,13 @@ public struct MarshalledMessage {
 /// A template for the messages of one kind, such as the calls of one method: the common part of their headers, encoded
 /// once.
 public struct MessageTemplate: Sendable {
-    /// The header before the fields that differ, the destination and the reply serial. The lengths and the serial are 0.
+    /// The header before the fields that differ, the destination and the reply serial. Lengths and serial are zero.
     private let start: [UInt8]
     /// The offsets in a message of the length of the header fields, and of the fields.
     private static let (fieldsLength, fields) = (12, 16)
     private static let byteOrderMark = UInt8(ascii: 1.littleEndian == 1 ? "l" : "B")
 
-    /// Returns the form of a signal.
+    /// Returns the template of a signal.
     public static func signal(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
     ) -> MessageTemplate {
@@ -151,8 +152,8 @@ public struct MessageTemplate: Sendable {
         }
     }
 
-    /// Returns the form of calls of one method to connections. They request a reply, and do not make the bus start the
-    /// destination.
+    /// Returns the template of calls of one method to connections. They request a reply, and do not make the bus start
+    /// the destination.
     public static func methodCall(
         path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
     ) -> MessageTemplate {
@@ -164,8 +165,8 @@ public struct MessageTemplate: Sendable {
         }
     }
 
-    /// Returns the form of calls of one method to the owner of a name, for ``call(size:arguments:)``. They request no reply
-    /// by default.
+    /// Returns the template of calls of one method to the owner of a name, for ``call(size:arguments:)``. They request
+    /// no reply by default.
     public static func methodCall(
         to destination: WellKnownName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         signature: Signature
@@ -178,12 +179,14 @@ public struct MessageTemplate: Sendable {
         }
     }
 
-    /// Returns the form of method returns.
+    /// Returns the template of method returns.
     public static func methodReturn(signature: Signature) -> MessageTemplate {
         MessageTemplate(type: DBUS_MESSAGE_TYPE_METHOD_RETURN, signature) { _ in }
     }
 
-    /// - Parameter moreFields: Appends the header fields of this kind of message other than the signature.
+    /// - Parameters:
+    ///   - flags: By default the messages request no reply.
+    ///   - moreFields: Appends the header fields of this kind of message other than the signature.
     private init(
         type: Int32, flags: Int32 = DBUS_HEADER_FLAG_NO_REPLY_EXPECTED, _ signature: Signature,
         _ moreFields: (inout MarshalledBytes) -> Void
@@ -205,7 +208,7 @@ public struct MessageTemplate: Sendable {
     /// program are short.
     private static let maxInStart = 4096
 
-    /// Returns a message of this form to one connection.
+    /// Returns a message of this template to one connection.
     ///
     /// - Parameters:
     ///   - serial: The serial of the message; 0 for the next serial of the sending connection.
@@ -222,12 +225,12 @@ public struct MessageTemplate: Sendable {
             destination: destination, serial: serial)
     }
 
-    /// Returns a message of this form without arguments to the bus itself.
+    /// Returns a message of this template without arguments to the bus itself.
     func messageToBus() -> Message {
         Message(arrived: bytes(to: "org.freedesktop.DBus", serial: 0, answering: nil, size: 0) { _ in })!
     }
 
-    /// Returns the bytes of a message of this form; the parameters are those of
+    /// Returns the bytes of a message of this template; the parameters are those of
     /// ``message(to:serial:answering:size:arguments:)``.
     private func bytes(
         to destination: String, serial: UInt32, answering call: UInt32?, size: Int,
@@ -246,13 +249,13 @@ public struct MessageTemplate: Sendable {
         }
     }
 
-    /// Returns the header of messages of this form to one connection.
+    /// Returns the header of messages of this template to one connection.
     public func head(to destination: UniqueName) -> EncodedHeader {
         EncodedHeader(message(to: destination, size: 0) { _ in })
     }
 
-    /// Returns a call to the name in this form, which requests no reply unless the caller changes that. The bus receives
-    /// exactly these bytes, with a serial.
+    /// Returns a call to the name in this template, which requests no reply unless the caller changes that. The bus
+    /// receives exactly these bytes, with a serial.
     ///
     /// - Parameter size: The maximum size of the arguments with their alignment, in bytes.
     /// - Parameter arguments: Appends values of exactly the types in the signature. Debug builds check them.
@@ -261,6 +264,7 @@ public struct MessageTemplate: Sendable {
     public func call<Failure: Error>(
         size: Int, arguments: (inout MarshalledBytes) throws(Failure) -> Void
     ) throws(Failure) -> Message? {
+        // 16 bytes suffice for the padding before the arguments.
         let capacity = start.count + 16 + size
         guard capacity <= MessageHeader.maxBytes else { return nil }
         var fault: Failure?
@@ -285,8 +289,8 @@ public struct MessageTemplate: Sendable {
     }
 }
 
-/// The complete header for messages of one kind to one connection, which differ only in serial, length and arguments. The
-/// service keeps one for each client that it sends notifications to.
+/// The complete header for messages of one kind to one connection, which differ only in serial, length and arguments.
+/// The service keeps one for each client that it sends notifications to.
 public struct EncodedHeader: Sendable {
     /// The receiving connection.
     public let destination: UniqueName

@@ -5,8 +5,8 @@ import CarillonBusNames
 /// One D-Bus message, received or to be sent. It is stored in one of two forms:
 ///
 /// - A message that this process builds with ``MessageWriter`` is an object of libdbus.
-/// - A received message, or a message from ``MessageTemplate``, is its bytes. libdbus creates an object from them only when
-///   ``MessageReader`` reads arguments.
+/// - A received message, or a message from ``MessageTemplate``, is its bytes. libdbus creates an object from them only
+///   when ``MessageReader`` reads arguments.
 ///
 /// Threads: one at a time. libdbus locks a sent message, which is read-only from then on.
 public final class Message {
@@ -261,6 +261,7 @@ public final class Message {
         let index = withMarshalledBody { body in
             body.count == 4 ? Int(body.loadUnaligned(as: UInt32.self)) : Int.max
         }
+        // Only replies keep their descriptors.
         guard arrived.header.type == UInt8(DBUS_MESSAGE_TYPE_METHOD_RETURN), hasSignature("h"),
             descriptors.indices.contains(index)
         else { return FileDescriptor(adopting: -1) }

@@ -19,7 +19,8 @@ public protocol MessageBus: AnyObject {
     ///
     /// - Parameters:
     ///   - head: The header, with the receiver.
-    ///   - serial: The serial, not 0, and different from that of each other message in transit on the connection.
+    ///   - serial: The serial, not 0, and different from that of each other message in transit on the connection. The
+    ///     caller takes it from the upper half of the range, since a ``Connection`` assigns serials of the lower half.
     ///   - shared: The encoded beginning of the arguments. Its memory is shared with messages to other receivers.
     ///   - size: The maximum size of the remaining arguments with their alignment, in bytes.
     ///   - rest: Appends the remaining arguments. Debug builds check the whole message.
@@ -113,8 +114,8 @@ extension MessageBus {
         call(message) { completion($0.map { _ in }) }
     }
 
-    /// Adds a match rule: the bus forwards matching broadcasts to this connection. `completion` also receives a refusal,
-    /// since the bus limits the number of rules.
+    /// Adds a match rule: the bus forwards matching broadcasts to this connection. `completion` also receives a
+    /// refusal, since the bus limits the number of rules.
     public func addMatch(_ rule: String, completion: ((Result<Message, BusError>) -> Void)? = nil) {
         changeMatch("AddMatch", rule, completion)
     }
@@ -151,8 +152,8 @@ extension MessageBus {
         }
     }
 
-    /// Makes a round trip to the bus. The bus replies after all messages that it forwarded to this connection before, so
-    /// `completion` is called after their handlers.
+    /// Makes a round trip to the bus. The bus replies after all messages that it forwarded to this connection before,
+    /// so `completion` is called after their handlers.
     public func makeBusRoundTrip(completion: @escaping (Result<Void, BusError>) -> Void) {
         call(roundTripForm.messageToBus()) { completion($0.map { _ in }) }
     }
@@ -258,8 +259,8 @@ public struct OwnerChange: Sendable {
         self.name.rawValue == name.rawValue
     }
 
-    /// Returns the signal that the bus sends for a departed connection. A service that detected the departure by a query
-    /// handles this copy as if it had come from the bus.
+    /// Returns the signal that the bus sends for a departed connection. A service that detected the departure by a
+    /// query handles this copy as if it had come from the bus.
     package static func departure(of name: UniqueName) -> Message {
         let signal = Message.signal(
             path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
@@ -282,7 +283,7 @@ public struct OwnerChange: Sendable {
     }
 }
 
-/// The form of a call to the bus without effects, for ``MessageBus/makeBusRoundTrip(completion:)``.
+/// The template of a call to the bus without effects, for ``MessageBus/makeBusRoundTrip(completion:)``.
 private let roundTripForm = MessageTemplate.methodCall(
     path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "GetId", signature: "")
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonDBus
 
-/// The parsed header of an encoded message: its numbers, and the ranges of its text fields and of its body in the bytes.
+/// The parsed header of an encoded message: its numbers, and the ranges of its text fields and of its body in the
+/// bytes.
 ///
-/// ``SocketReader`` parses each received header into it. The bus has validated the header, so only the bounds are checked
-/// here.
+/// ``SocketReader`` parses each received header into it. The bus has validated the header, so only the bounds are
+/// checked here.
 struct MessageHeader {
     /// The error for bytes that are not a message. The connection has to end then, as the beginning of the next message
     /// is unknown.
@@ -73,7 +74,8 @@ struct MessageHeader {
     /// Parses a header.
     ///
     /// - Parameter bytes: A whole message, of the length from ``byteCount(of:)``.
-    /// - Returns: nil for fields of types that no bus creates. The caller then leaves the message to libdbus.
+    /// - Returns: nil for a header that no bus creates, such as one with a length beyond its bounds or with a field of
+    ///   an unusual type. The caller then leaves the message to libdbus.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard let isSwapped = try? Self.isSwapped(bytes[0]) else { return nil }
         self.isSwapped = isSwapped

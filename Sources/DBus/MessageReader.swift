@@ -4,9 +4,9 @@ import CarillonBusNames
 
 /// A reader of the arguments of a message in order, or of the values in a container such as an array.
 ///
-/// It is a cursor over an object of libdbus, for all messages without high volume; ``MarshalledReader`` serves the others.
-/// Each read checks the type first, and throws InvalidArgs for another type, so that an untrusted message cannot be
-/// misinterpreted. libdbus has validated the encoding: lengths, UTF-8, and at most 64 nested containers.
+/// It is a cursor over an object of libdbus, for all messages without high volume; ``MarshalledReader`` serves the
+/// others. Each read checks the type first, and throws InvalidArgs for another type, so that an untrusted message
+/// cannot be misinterpreted. libdbus has validated the encoding: lengths, UTF-8, and at most 64 nested containers.
 public struct MessageReader {
     private let message: Message  // keeps the memory of the iterator alive
     private var iterator = DBusMessageIter()
@@ -86,8 +86,8 @@ public struct MessageReader {
         return name
     }
 
-    /// Calls `body` with the elements of the next value, which must be an array of a fixed-size type. They are valid only
-    /// inside `body`. This reader does not move.
+    /// Calls `body` with the elements of the next value, which must be an array of a fixed-size type. They are valid
+    /// only inside `body`. This reader does not move.
     public mutating func withNextFixedArray<Result>(_ body: (UnsafeRawPointer?, _ count: Int) -> Result) -> Result {
         var elements = DBusMessageIter()
         dbus_message_iter_recurse(&iterator, &elements)

@@ -8,8 +8,8 @@ import CarillonMainLoop
 ///
 /// Threads: all members on the thread that runs the connection's context.
 package protocol MessageTransport: AnyObject {
-    /// Called with each received message. The last one is the signal `Disconnected` of `org.freedesktop.DBus.Local` without
-    /// a sender, which the transport creates when the connection has ended.
+    /// Called with each received message. The last one is the signal `Disconnected` of `org.freedesktop.DBus.Local`
+    /// without a sender, which the transport creates when the connection has ended.
     var onMessage: ((Message) -> Void)? { get set }
     /// Called with each method call while its bytes are still in the receive buffer. A call that it accepts is not
     /// delivered to ``onMessage`` (``Connection/onArrivingCall``).
@@ -49,7 +49,7 @@ package protocol MessageTransport: AnyObject {
     var outgoingBytes: Int { get }
 }
 
-/// Defaults for simulated transports, which have neither encoded messages nor batches.
+/// Defaults for simulated transports, which have neither encoded messages nor batches, and always carry descriptors.
 extension MessageTransport {
     package var onArrivingCall: ((ArrivingCall) -> Bool)? {
         get { nil }

@@ -3,8 +3,8 @@ import CCarillonDBus
 
 /// A writer that appends arguments, through libdbus, to a message that this process builds and has not sent.
 ///
-/// The caller appends values of the types in the message's signature. Each member for a container calls its `body` with a
-/// writer of the contents; an error of `body` abandons the container and the message.
+/// The caller appends values of the types in the message's signature. Each member for a container calls its `body` with
+/// a writer of the contents; an error of `body` abandons the container and the message.
 public struct MessageWriter {
     private let message: Message
     private var iterator = DBusMessageIter()

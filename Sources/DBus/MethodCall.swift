@@ -24,7 +24,8 @@ public struct MethodCall {
     /// Refuses a call with file descriptors, for a method that takes none. Received descriptors count against this
     /// process's limit of open files, at no cost to the sender (E4).
     ///
-    /// Handlers read the arguments first, so that an argument of the descriptor type `h` gets the error with its position.
+    /// Handlers read the arguments first, so that an argument of the descriptor type `h` gets the error with its
+    /// position.
     ///
     /// - Throws: InvalidArgs.
     public func expectNoDescriptors() throws(BusError) {
@@ -44,8 +45,8 @@ public struct MethodCall {
 }
 
 extension MethodCall {
-    /// The destination of a reply: the caller, and the serial of its call. It keeps neither arguments nor descriptors of
-    /// the call.
+    /// The destination of a reply: the caller, and the serial of its call. It keeps neither arguments nor descriptors
+    /// of the call.
     public struct Answer {
         private let caller: UniqueName
         /// The serial of the call; nil if the caller requested no reply.
@@ -73,9 +74,9 @@ extension MethodCall {
         /// Sends an encoded reply, unless the caller requested no reply.
         ///
         /// - Parameters:
-        ///   - form: The form of a method return.
+        ///   - form: The template of a method return.
         ///   - size: The maximum size of the arguments, in bytes.
-        ///   - arguments: Appends values of exactly the types in the form's signature.
+        ///   - arguments: Appends values of exactly the types in the template's signature.
         public func reply(in form: MessageTemplate, size: Int, _ arguments: (inout MarshalledBytes) -> Void) {
             guard let serial else { return }
             bus.send(form.message(to: caller, answering: serial, size: size, arguments: arguments))

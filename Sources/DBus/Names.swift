@@ -2,8 +2,8 @@
 import CCarillonDBus
 import CarillonBusNames
 
-// Names as D-Bus defines them, each with its syntax check. Names of connections are in `CarillonBusNames`, a module that
-// the core uses without a bus.
+// Names as D-Bus defines them, each with its syntax check. Names of connections are in `CarillonBusNames`, a module
+// that the core uses without a bus.
 
 /// An object path, such as `/org/example/App`.
 public struct ObjectPath: BusSyntax {

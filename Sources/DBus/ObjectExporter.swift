@@ -25,8 +25,8 @@ public final class ObjectExporter {
         }
     }
 
-    /// Called with each method call that got an error, also if its sender requested no reply. The service counts and logs
-    /// them.
+    /// Called with each method call that got an error, also if its sender requested no reply. The service counts and
+    /// logs them.
     public var onRefusal: ((MethodCall, BusError) -> Void)?
 
     public init(path: ObjectPath, interface: Interface) {
@@ -172,6 +172,7 @@ public final class ObjectExporter {
             try expect("s", in: call.message, of: "GetAll")
             var reader = call.arguments
             let interfaceName = try reader.readString()
+            // The standard interfaces have no properties.
             if !isStandard(interfaceName) { try checkPropertyInterface(interfaceName) }
             call.reply { writer in
                 writer.array(of: "{sv}") {
@@ -223,8 +224,8 @@ public final class ObjectExporter {
 
     // MARK: Ancestor objects for introspection from the root
 
-    /// Returns the name of the next node from an ancestor towards the object; nil if the path is no ancestor. Tools find
-    /// objects by introspection from the root `/`, so each ancestor has to list its child.
+    /// Returns the name of the next node from an ancestor towards the object; nil if the path is no ancestor. Tools
+    /// find objects by introspection from the root `/`, so each ancestor has to list its child.
     private func childName(below ancestor: ObjectPath?) -> Substring? {
         guard let ancestor = ancestor?.rawValue else { return nil }
         let prefix = ancestor == "/" ? "/" : ancestor + "/"

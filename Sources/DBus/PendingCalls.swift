@@ -2,7 +2,8 @@
 import CarillonBusNames
 import CarillonMainLoop
 
-/// The table of a connection's calls without a reply, with the expected sender of each reply (E6). ``Connection`` uses it.
+/// The table of a connection's calls without a reply, with the expected sender of each reply (E6). ``Connection`` uses
+/// it.
 ///
 /// libdbus completes a call with the first message that carries its serial, and any connection can send such a message.
 /// Its table is therefore not used. Here a reply counts only if it comes from the called connection: for a well-known
@@ -34,7 +35,8 @@ final class PendingCalls {
         var candidates: [UniqueName: Message] = [:]
     }
 
-    /// Called to request the owner of a name from the bus. The connection passes the answer to ``ownerReported(_:of:)``.
+    /// Called to request the owner of a name from the bus. The connection passes the answer to
+    /// ``ownerReported(_:of:)``.
     var requestOwner: ((WellKnownName) -> Void)?
     /// The number of ignored replies from senders other than the called peer.
     private(set) var forged: UInt64 = 0
@@ -59,7 +61,8 @@ final class PendingCalls {
     private static let keptCapacity = 256
     /// The minimum interval between two timers, so that calls with close deadlines expire together.
     private static let granularity = Duration.milliseconds(20)
-    /// The maximum number of ``Call/candidates`` per call.
+    /// The maximum number of ``Call/candidates`` per call. Any connection can send some, so further ones count as
+    /// forged.
     private static let maxCandidates = 16
 
     init(context: MainContext) {
@@ -110,6 +113,7 @@ final class PendingCalls {
                 return true
             }
         #endif
+        // A sender field that holds no unique name, which no bus sets, is ignored.
         guard let sender = reply.sender else { return true }
         switch call.peer {
         case .bus: recordForged(reply)
@@ -170,8 +174,8 @@ final class PendingCalls {
         owners[name].map { .owner(of: name, since: $0.epoch) }
     }
 
-    /// Begins to record the owners of `name`, which the bus announces from now on. Returns the expected sender for a call
-    /// that is sent now.
+    /// Begins to record the owners of `name`, which the bus announces from now on. Returns the expected sender for a
+    /// call that is sent now.
     func follow(_ name: WellKnownName) -> Peer {
         owners[name] = NameOwners()
         return .owner(of: name, since: 0)
@@ -241,7 +245,8 @@ private struct NameOwners {
     private var current: UniqueName?
     /// Former owners, each with the number of the change that ended its ownership.
     private var former: [(owner: UniqueName, until: UInt64)] = []
-    /// The maximum number of former owners. After so many changes during one call, a reply of the first owner is ignored.
+    /// The maximum number of former owners. After so many changes during one call, a reply of the first owner is
+    /// ignored.
     private static let maxFormer = 8
 
     mutating func changed(to owner: UniqueName?) {

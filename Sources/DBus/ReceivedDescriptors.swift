@@ -8,16 +8,16 @@ import CarillonCollections
     import Musl
 #endif
 
-/// A queue of file descriptors that were received over a socket and not yet assigned to a message. ``SocketReader`` uses it
-/// if the connection accepts descriptors.
+/// A queue of file descriptors that were received over a socket and not yet assigned to a message. ``SocketReader``
+/// uses it if the connection accepts descriptors.
 ///
 /// The kernel delivers descriptors at the latest with the first bytes of their message. They are therefore assigned to
 /// messages in order, as many to each as its header states.
 struct ReceivedDescriptors {
     /// The maximum number of descriptors that Linux delivers with one system call (SCM_MAX_FD).
     private static let maxAtOnce = 253
-    /// The maximum number of unassigned descriptors. A bus allows no message more, so further ones belong to no message and
-    /// are closed.
+    /// The maximum number of unassigned descriptors. A bus allows no message more, so further ones belong to no message
+    /// and are closed.
     private static let maxWaiting = 1024
     /// The aligned size of the header of a control message, in bytes.
     private static let headerSize = (MemoryLayout<cmsghdr>.size + 7) & ~7
@@ -26,6 +26,7 @@ struct ReceivedDescriptors {
 
     /// Reads as recv(2) does, without blocking, and adds the received descriptors to the queue.
     mutating func receive(from socket: Int32, into memory: UnsafeMutableRawPointer, count: Int) -> Int {
+        // The kernel pads the control message at its end, for which there are 8 more bytes below.
         let controlSize = Self.headerSize + Self.maxAtOnce * MemoryLayout<Int32>.size
         return withUnsafeTemporaryAllocation(byteCount: controlSize + 8, alignment: 8) { control in
             var vector = iovec(iov_base: memory, iov_len: numericCast(count))
@@ -37,6 +38,7 @@ struct ReceivedDescriptors {
                 message.msg_iovlen = 1
                 return recvmsg(socket, &message, Int32(MSG_DONTWAIT) | Int32(MSG_CMSG_CLOEXEC))
             }
+            // Descriptors that are closed in `keep` may change `errno`, which the caller reads.
             let error = errno
             if count >= 0 { keep(UnsafeRawBufferPointer(control).prefix(Int(message.msg_controllen))) }
             errno = error

@@ -8,8 +8,8 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A reader of messages from the socket of a connection. It replaces the reader of libdbus after the authentication, for
-/// throughput. ``SocketTransport`` uses it.
+/// A reader of messages from the socket of a connection. It replaces the reader of libdbus after the authentication,
+/// for throughput. ``SocketTransport`` uses it.
 ///
 /// It reads up to 64 KiB per system call, and parses only headers (``EncodedMessage``). libdbus reads 4 KiB per system
 /// call, and parses and validates each message at once.
@@ -31,12 +31,13 @@ final class SocketReader: PolledSourceDelegate {
     var onArrivingCall: ((ArrivingCall) -> Bool)?
     /// Called with each message that ``onArrivingCall`` did not take.
     var onMessage: ((Message) -> Void)?
-    /// Called before the messages of a loop iteration with false, and after them with true. ``SocketTransport`` batches the
-    /// replies between the two.
+    /// Called before the messages of a loop iteration with false, and after them with true. ``SocketTransport`` batches
+    /// the replies between the two.
     var onIteration: ((Bool) -> Void)?
     /// Called once when the peer has closed the socket, reading has failed, or the bytes are no message.
     var onEnd: (() -> Void)?
-    /// The maximum total size of delivered messages that are still alive, in bytes; above it nothing is read.
+    /// The maximum total size of delivered messages that are still alive, in bytes; above it nothing is read. The
+    /// default is that of libdbus.
     var maxReceivedBytes = 63 << 20
     /// Whether reading and delivery are paused.
     var isPaused = false
@@ -155,7 +156,7 @@ final class SocketReader: PolledSourceDelegate {
         }
     }
 
-    /// Delivers the next message, which is complete, and removes it from the buffer first.
+    /// Delivers the next message, which is complete. It leaves the buffer before ``onMessage`` is called.
     private func deliver() {
         if let bytes = large?.bytes {
             (large, nextLength) = (nil, nil)
@@ -172,8 +173,8 @@ final class SocketReader: PolledSourceDelegate {
         if !isTaken { deliver(bytes, header) }
     }
 
-    /// Parses the header of a message, and offers it to ``onArrivingCall`` in place if it is a call. Returns whether the
-    /// callback took it.
+    /// Parses the header of a message, and offers it to ``onArrivingCall`` in place if it is a call. Returns whether
+    /// the callback took it.
     private func offer(_ next: UnsafeRawBufferPointer) -> (header: MessageHeader?, isTaken: Bool) {
         let header = MessageHeader(next)
         guard let onArrivingCall, let header, let call = ArrivingCall(next, header) else { return (header, false) }
@@ -228,8 +229,8 @@ final class SocketReader: PolledSourceDelegate {
         }
     }
 
-    /// Prepares memory for the next read: moves the undelivered bytes to the beginning of the buffer. For a message larger
-    /// than the buffer it moves them to memory of the message's size.
+    /// Prepares memory for the next read: moves the undelivered bytes to the beginning of the buffer. For a message
+    /// larger than the buffer it moves them to memory of the message's size.
     private func prepareMemory() {
         guard large == nil else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])

@@ -3,8 +3,8 @@ import CCarillonDBus
 import CarillonBusNames
 import CarillonMainLoop
 
-/// The transport of a ``Connection`` over a socket of a real bus. libdbus opens the socket and authenticates, by means of
-/// ``ConnectionDriver``; then ``SocketReader`` reads and ``SocketWriter`` writes.
+/// The transport of a ``Connection`` over a socket of a real bus. libdbus opens the socket and authenticates, by means
+/// of ``ConnectionDriver``; then ``SocketReader`` reads and ``SocketWriter`` writes.
 ///
 /// It also assigns serials, and flushes the writer after each message or after each batch of messages. A *batch* is a
 /// group of messages that are written together, to save system calls (``batchSends(_:)``, ``batchIterations()``).
@@ -179,8 +179,8 @@ private final class WeakTransport {
     }
 }
 
-/// The message filter of the libdbus connection. After the authentication libdbus reads nothing, so the only message here
-/// is its own `Disconnected` signal at the end of the connection.
+/// The message filter of the libdbus connection. After the authentication libdbus reads nothing, so the only message
+/// here is its own `Disconnected` signal at the end of the connection.
 private func filterMessage(
     _: OpaquePointer?, _ message: OpaquePointer?, _ data: UnsafeMutableRawPointer?
 ) -> DBusHandlerResult {

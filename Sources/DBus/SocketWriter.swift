@@ -9,14 +9,14 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The output buffer of a connection: it queues encoded messages, and writes them to the socket in order, many per system
-/// call. ``SocketTransport`` uses it.
+/// The output buffer of a connection: it queues encoded messages, and writes them to the socket in order, many per
+/// system call. ``SocketTransport`` uses it.
 ///
 /// libdbus needs one system call per message, and a failing one on a full socket, so this writer replaces it. libdbus
 /// still writes messages with descriptors, in their place among the others.
 ///
-/// Messages are encoded into the last buffer, a ``Chunk``. A chunk of about 64 KiB is closed and becomes a portion of the
-/// queue. On a full socket the writer waits in the loop until the socket is writable.
+/// Messages are encoded into the last buffer, a ``Chunk``. A chunk of about 64 KiB is closed and becomes a portion of
+/// the queue. On a full socket the writer waits in the loop until the socket is writable.
 final class SocketWriter: PolledSourceDelegate {
     /// An element of the queue before the last chunk.
     private enum Portion {
@@ -29,18 +29,19 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// The size at which a chunk is closed and due to be written, in bytes.
     private static let portionSize = 64 << 10
-    /// The maximum size of shared bytes that are copied into the chunk for each receiver, in bytes. Larger ones are written
-    /// from their shared memory, with a system call of their own. They also exist only once in the queues of full sockets.
+    /// The maximum size of shared bytes that are copied into the chunk for each receiver, in bytes. Larger ones are
+    /// written from their shared memory, with a system call of their own. They also exist only once in the queues of
+    /// full sockets.
     ///
-    /// In measurements both ways took 11 µs for 64 KiB. For 4 KiB the copy took 0.7 µs and the system call 7 µs; for 256
-    /// KiB they took 36 µs and 31 µs.
+    /// In measurements both ways took 11 µs for 64 KiB. For 4 KiB the copy took 0.7 µs and the system call 7 µs; for
+    /// 256 KiB they took 36 µs and 31 µs.
     static let maxCopied = 64 << 10
 
     private let connection: OpaquePointer  // DBusConnection; not retained: it outlives the writer
     private let descriptor: Int32
     /// The queue of complete portions, which precede `last`.
     private var portions = Deque<Portion>()
-    /// Whether `portions` has elements.
+    /// Whether `portions` has elements, kept apart since each message tests it.
     private var hasPortions = false
     /// The chunk to which messages are appended.
     private var last = Chunk()
@@ -81,8 +82,8 @@ final class SocketWriter: PolledSourceDelegate {
         discardOutput()
     }
 
-    /// Allows sends from any thread to the same socket. The first message with descriptors ends that, since libdbus does not
-    /// lock its writes against those of other threads.
+    /// Allows sends from any thread to the same socket. The first message with descriptors ends that, since libdbus
+    /// does not lock its writes against those of other threads.
     func share() -> DirectSender {
         if let directSender { return directSender }
         let directSender = DirectSender(descriptor: descriptor, isBusy: !hasStarted || hasUnwrittenBytes)
@@ -111,7 +112,9 @@ final class SocketWriter: PolledSourceDelegate {
         }
     }
 
-    /// Appends a message, encoded in place; see ``MessageBus/send(_:serial:_:size:rest:)``.
+    /// Appends a message, encoded in place. Large shared bytes are not copied: they become a portion of their own
+    /// between the header and the remaining arguments. The parameters are those of
+    /// ``MessageBus/send(_:serial:_:size:rest:)``.
     func append(
         _ head: EncodedHeader, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
     ) {
@@ -158,7 +161,8 @@ final class SocketWriter: PolledSourceDelegate {
         last = Chunk()
     }
 
-    /// Writes the bytes that the socket accepts now. Later loop iterations write the other bytes.
+    /// Writes the bytes that the socket accepts now. Later loop iterations write the other bytes. Nothing is written
+    /// while the socket is known to be full.
     func flush() {
         guard hasStarted, tag == nil, hasPortions || last.count > 0 else { return }
         write()
@@ -196,6 +200,7 @@ final class SocketWriter: PolledSourceDelegate {
             case nil:
                 guard last.count > 0 else { return stopWaiting() }
                 guard write(last.bytes) else { return }
+                // A chunk doubles its memory as it grows, so a chunk of the usual size has at most twice that.
                 last.empty(keeping: 2 * Self.portionSize)
             }
         }
@@ -224,8 +229,8 @@ final class SocketWriter: PolledSourceDelegate {
         return true
     }
 
-    /// Ends all writing, and discards the queue. The reader still delivers received messages; the end of its input reports
-    /// the end of the connection.
+    /// Ends all writing, and discards the queue. The reader still delivers received messages; the end of its input
+    /// reports the end of the connection.
     private func discardOutput() {
         isBroken = true
         portions.removeAll()
@@ -296,5 +301,6 @@ private final class Chunk {
         memory = UnsafeMutableRawBufferPointer(start: nil, count: 0)
     }
 
+    /// The minimum size of the memory, in bytes.
     private static let leastCapacity = 4096
 }

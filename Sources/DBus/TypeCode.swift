@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A type of the D-Bus specification, identified by its letter in signatures, such as `s` for a string.
+/// A type of the D-Bus specification, identified by its letter, such as `s` for a string. Signatures consist of these
+/// letters, except those of structures and dictionary entries.
 public struct TypeCode: RawRepresentable, Hashable, Sendable {
-    /// The ASCII code of the letter.
+    /// The ASCII code of the letter; 0 for ``end``.
     public let rawValue: Int32
 
     public init(rawValue: Int32) {
@@ -29,12 +30,12 @@ public struct TypeCode: RawRepresentable, Hashable, Sendable {
     public static let unixFD = TypeCode("h")
     public static let array = TypeCode("a")
     public static let variant = TypeCode("v")
-    /// A structure, which signatures write as `(…)`.
+    /// A structure, which signatures write as `(…)` with its members.
     public static let structure = TypeCode("r")
     /// A dictionary entry, which signatures write as `{…}`.
     public static let dictEntry = TypeCode("e")
 
-    /// The letter in signatures.
+    /// The letter, for error messages, and as the signature of one value of a basic type.
     public var letter: Character { Character(Unicode.Scalar(UInt8(truncatingIfNeeded: rawValue))) }
 
     /// The size in bytes, which is also the alignment; 0 for types without a fixed size.

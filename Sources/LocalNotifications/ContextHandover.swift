@@ -3,16 +3,16 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// The delivery of one post to its observers on main contexts. It contains the data that these observers share, which is
-/// created when the first of them needs it.
+/// The delivery of one post to its observers on main contexts. It contains the data that these observers share, which
+/// is created when the first of them needs it.
 ///
-/// `NotificationCenter.post` creates it for the first such observer. It is a class, so that a post without such observers
-/// pays for one nil pointer only.
+/// `NotificationCenter.post` creates it for the first such observer. It is a class, so that a post without such
+/// observers pays for one nil pointer only.
 final class ContextHandover {
     private let notification: Notification
     private var carried: CrossThreadBox<Notification>?
-    /// The memory that the notification takes in the queue of each context. A queue counts it once for all observers of the
-    /// post.
+    /// The memory that the notification takes in the queue of each context. A queue counts it once for all observers of
+    /// the post.
     private var payloads: [(delivery: ContextDelivery, payload: ContextDelivery.Payload)] = []
 
     init(of notification: Notification) {

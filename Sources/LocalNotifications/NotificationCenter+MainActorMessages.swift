@@ -44,8 +44,8 @@ extension NotificationCenter {
         postOnMainActor(Message.makeNotification(message).carrying(message, named: Message.name, subject: nil))
     }
 
-    /// A mark of a thread while it posts a message. Such a thread runs the main actor, even if it is not the main thread:
-    /// after `dispatchMain()` the main actor runs on other threads.
+    /// A mark of a thread while it posts a message. Such a thread runs the main actor, even if it is not the main
+    /// thread: after `dispatchMain()` the main actor runs on other threads.
     private final class Posting: Sendable {}
     private static let posting = ThreadLocal<Posting>()
 

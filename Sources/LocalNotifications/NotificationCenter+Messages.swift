@@ -10,8 +10,8 @@ import Foundation
     public typealias MessageMetatype = Any
 #endif
 
-/// Typed messages, with the names and the behavior of the messages of Foundation's center. A message travels through the
-/// center inside a notification: in its userInfo, under ``messageKey``. The observing and posting methods are in
+/// Typed messages, with the names and the behavior of the messages of Foundation's center. A message travels through
+/// the center inside a notification: in its userInfo, under ``messageKey``. The observing and posting methods are in
 /// `+MainActorMessages` and `+AsyncMessages`.
 extension NotificationCenter {
     /// A message that is posted and observed on the main actor: the post returns when the observers have run.

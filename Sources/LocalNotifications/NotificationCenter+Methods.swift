@@ -118,8 +118,8 @@ extension ObserverMethod {
 extension Registration.Handler {
     /// Returns a handler that calls a method with its target.
     ///
-    /// - Parameter isMainActors: whether the method is isolated to the main actor. A call on another thread then ends the
-    ///   program.
+    /// - Parameter isMainActors: whether the method is isolated to the main actor. A call on another thread then ends
+    ///   the program.
     fileprivate static func method<Target: AnyObject>(_ method: ObserverMethod<Target>, _ isMainActors: Bool) -> Self {
         .method { target, notification in
             if isMainActors { MainActor.preconditionIsolated("a method of the main actor observes") }

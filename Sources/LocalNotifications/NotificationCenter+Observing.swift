@@ -5,8 +5,8 @@ import Foundation
 
 /// Observation beyond Foundation's interface: on the thread of a main context, and with a typed token.
 extension NotificationCenter {
-    /// Adds a block as an observer, like the method of Foundation's interface. The token has the type ``Token``, which is
-    /// `Sendable`, instead of `any NSObjectProtocol`.
+    /// Adds a block as an observer, like the method of Foundation's interface. The token has the type ``Token``, which
+    /// is `Sendable`, instead of `any NSObjectProtocol`.
     @discardableResult
     @_disfavoredOverload
     public func addObserver(

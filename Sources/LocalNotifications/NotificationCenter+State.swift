@@ -64,6 +64,7 @@ extension NotificationCenter {
                 registration.contextSlot = contexts[id, default: ContextEntry(delivery: delivery)]
                     .registrations.append(returningSlotOf: registration)
             }
+            // A block has no target. It stays until its token is removed, so no sweep has to find it.
             guard let target = registration.target else { return ([], newContext) }
             targets[target.id]!.insert(registration)
             insertionsUntilSweep -= 1
@@ -75,8 +76,8 @@ extension NotificationCenter {
             var dead: [Registration] = []
             for known in targets.values { dead += known.registrations(name: nil, sender: nil).filter(\.isDead) }
             for registration in dead { remove(registration) }
-            // The next sweep follows after as many insertions as it has registrations to examine, at least 1,024. The cost
-            // for each insertion is therefore constant, amortized.
+            // The next sweep follows after as many insertions as it has registrations to examine, at least 1,024. The
+            // cost for each insertion is therefore constant, amortized.
             insertionsUntilSweep = max(1_024, index.count)
             return dead
         }

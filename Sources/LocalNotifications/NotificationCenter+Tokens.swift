@@ -5,13 +5,15 @@ import Foundation
 
 /// Tokens of observing blocks, and observations that end with an object.
 extension NotificationCenter {
-    /// The token of an observing block. Its second removal has no effect, even if other observers were added in between.
+    /// The token of an observing block. Its second removal has no effect, even if other observers were added in
+    /// between.
     public final class Token: NSObject, Sendable {
         /// The number of the center that created the token.
         let centerID: UInt64
         /// The position of the registration in the center's index. The index may reuse a position after a removal; the
         /// order then differs.
         let position: RegistrationIndex.Position
+        /// The number of the registration in the order of all registrations of the center.
         let order: UInt64
 
         init(_ centerID: UInt64, _ position: RegistrationIndex.Position, _ order: UInt64) {

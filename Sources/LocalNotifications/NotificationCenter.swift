@@ -26,7 +26,8 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
 
     /// The registrations; posts read them at the same time, changes are exclusive.
     let state = ReadLocked(State())
-    /// The number of the center, by which it recognizes its own tokens. No two centers of a process have the same number.
+    /// The number of the center, by which it recognizes its own tokens. No two centers of a process have the same
+    /// number.
     private let id = NotificationCenter.ids.add(1, ordering: .relaxed).newValue
     private static let ids = Atomic<UInt64>(0)
 
@@ -93,8 +94,8 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         // Removed registrations are released here, outside of the lock: their objects may have a `deinit` that uses the
         // center.
         withExtendedLifetime((dead, swept)) {}
-        // The registrations of a context are removed when it ends. The call is outside of the lock, because a context that
-        // has ended calls the closure at once.
+        // The registrations of a context are removed when it ends. The call is outside of the lock, because a context
+        // that has ended calls the closure at once.
         newContext?.follow(self) { [weak self] in
             guard let self, let newContext else { return }
             let ended = state.withLock { $0.contextEnded(newContext) }

@@ -6,8 +6,8 @@ import Synchronization
 /// A notification that waits in a ``NotificationQueue``.
 ///
 /// Two lists refer to it: that of its queue (``QueueStore``), which may remove it, and that of its thread's
-/// ``QueuePump``, which posts it. The first of the two that takes the notification marks it as gone. The other list then
-/// skips it, so that no removal has to search the second list.
+/// ``QueuePump``, which posts it. The first of the two that takes the notification marks it as gone. The other list
+/// then skips it, so that no removal has to search the second list.
 final class QueuedNotification: @unchecked Sendable {
     // Sendable: the variables are accessed only under the lock of its queue's store, or before other code sees the
     // object.

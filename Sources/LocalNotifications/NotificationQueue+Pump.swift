@@ -9,8 +9,8 @@ import Synchronization
 /// All queues share one list for each style. Therefore the cost of a pass depends on the number of posts and not on the
 /// number of queues, and each queue is first in, first out within the modes that the loop allows.
 ///
-/// The pump lives as long as the context, and does not retain queues (``NotificationQueue``). Threads: any; posts run on
-/// the thread of the context.
+/// The pump lives as long as the context, and does not retain queues (``NotificationQueue``). Threads: any; posts run
+/// on the thread of the context.
 final class QueuePump: Sendable {
     /// The pump of the calling thread's context.
     static var current: QueuePump {
@@ -29,8 +29,8 @@ final class QueuePump: Sendable {
     fileprivate struct Waiting {
         /// The notifications in their order, with a lane for each set of modes.
         var lanes = ModeLanes<QueuedNotification>()
-        /// The number of entries in the lanes whose notification has been taken by its queue. They are skipped, and removed
-        /// when they outnumber the others.
+        /// The number of entries in the lanes whose notification has been taken by its queue. They are skipped, and
+        /// removed when they outnumber the others.
         var tombstones = 0
         /// Whether the source was signaled and has not begun to post since. A second signal is then unnecessary.
         var isSignaled = false
@@ -57,11 +57,12 @@ final class QueuePump: Sendable {
 
     deinit { reference.point(to: nil) }
 
-    /// An unretained reference of the sources to their pump, which owns them. A weak reference would cost more, in every
-    /// use of the pump.
+    /// An unretained reference of the sources to their pump, which owns them. A weak reference would cost more, in
+    /// every use of the pump.
     ///
-    /// The address is valid while a source uses it: the context retains the pump until the actions at its end have run. The
-    /// sources of a pump that lost the race to be attached to the context never run, because no code has signaled them.
+    /// The address is valid while a source uses it: the context retains the pump until the actions at its end have run.
+    /// The sources of a pump that lost the race to be attached to the context never run, because no code has signaled
+    /// them.
     fileprivate final class Reference: Sendable {
         /// The address of the pump; 0 for none.
         private let address = Atomic<UInt>(0)
@@ -122,8 +123,8 @@ final class QueuePump: Sendable {
 
     // MARK: Posting
 
-    /// Posts the notifications of the style `asap` that wait at the beginning of the pass. It stops when the source has used
-    /// up its share of this iteration of the loop.
+    /// Posts the notifications of the style `asap` that wait at the beginning of the pass. It stops when the source has
+    /// used up its share of this cycle of the loop.
     private func postAll() {
         let limit = state.withLock { state in
             state.asap.isSignaled = false
@@ -149,8 +150,8 @@ final class QueuePump: Sendable {
         if isNew { asapSource.signalAfterOthers() } else { asapSource.signal() }
     }
 
-    /// Posts one notification of the style `whenIdle`. The source is then signaled for the next one, and runs only if the
-    /// loop is still idle.
+    /// Posts one notification of the style `whenIdle`. The source is then signaled for the next one, and runs only if
+    /// the loop is still idle.
     private func postOne() {
         let (item, needsSignal) = state.withLock { state in
             state.whenIdle.isSignaled = false
@@ -220,8 +221,8 @@ extension QueuePump.Waiting {
         return (nil, false)
     }
 
-    /// Counts a notification that its queue has taken. When more than 64 and more than half of the entries are such, they
-    /// are all removed; the cost is constant for each entry, amortized.
+    /// Counts a notification that its queue has taken. When more than 64 and more than half of the entries are such,
+    /// they are all removed; the cost is constant for each entry, amortized.
     ///
     /// - Returns: the removed entries, which the caller releases outside of the lock.
     fileprivate mutating func addTombstone() -> [QueuedNotification] {

@@ -2,11 +2,12 @@
 import CarillonCollections
 import Foundation
 
-/// The index by which a notification queue finds similar waiting notifications, which a new one replaces (coalescing, Q3).
+/// The index by which a notification queue finds similar waiting notifications, which a new one replaces (coalescing,
+/// Q3).
 ///
-/// There is a hash table for each coalescing mask: by name, by sender, and by both. A table is built at the first search
-/// with its mask, so programs that never coalesce pay for none. Taken notifications stay in a table until they outnumber
-/// the waiting ones.
+/// There is a hash table for each coalescing mask: by name, by sender, and by both. A table is built at the first
+/// search with its mask, so programs that never coalesce pay for none. Taken notifications stay in a table until they
+/// outnumber the waiting ones.
 ///
 /// A value type; used under the lock of its queue (``QueueStore``).
 struct SimilarNotifications {
@@ -24,8 +25,8 @@ struct SimilarNotifications {
 
     /// The table for one mask.
     fileprivate struct Index {
-        /// The entry of the last search, kept outside of `entries`. A program often coalesces the same notification many
-        /// times in a row; each further search then needs no table access.
+        /// The entry of the last search, kept outside of `entries`. A program often coalesces the same notification
+        /// many times in a row; each further search then needs no table access.
         var last: (key: Key, entry: Entry)?
         var entries: [Key: Entry] = [:]
         /// The number of notifications in the index, including taken ones.
@@ -170,6 +171,8 @@ extension SimilarNotifications.Entry {
         } else {
             others.append(newest)
             newest = item
+            // Several notifications of one key wait here if they were enqueued without coalescing. When the oldest was
+            // taken, the taken ones are removed, before the next cleaning of the index.
             if others.count > 8, others[0].isGone { others.removeAll { $0.isGone } }
         }
     }

@@ -4,11 +4,12 @@ import CarillonMainLoop
 import CarillonThreadDelivery
 import Foundation
 
-/// The content of one ``NotificationQueue``: the waiting notifications of all threads, with the limits and the coalescing.
+/// The content of one ``NotificationQueue``: the waiting notifications of all threads, with the limits and the
+/// coalescing.
 ///
 /// A notification is also in the list of the ``QueuePump`` of the thread that enqueued it. Each of the two skips
-/// notifications that the other has taken. ``close()`` drops all notifications with the queue; lists of pumps may retain
-/// the store for a moment longer.
+/// notifications that the other has taken. ``close()`` drops all notifications with the queue; lists of pumps may
+/// retain the store for a moment longer.
 ///
 /// Threads: any.
 final class QueueStore: Sendable {
@@ -58,8 +59,8 @@ final class QueueStore: Sendable {
         case isLost
     }
 
-    /// Enqueues a notification. It replaces similar waiting ones, and takes over the most urgent of their styles and all of
-    /// their modes. If a limit is reached, the oldest notifications are dropped.
+    /// Enqueues a notification. It replaces similar waiting ones, and takes over the most urgent of their styles and
+    /// all of their modes. If a limit is reached, the oldest notifications are dropped.
     func enqueue(
         _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: ModeSet,
         mask: NotificationQueue.NotificationCoalescing, pump: QueuePump
@@ -72,7 +73,8 @@ final class QueueStore: Sendable {
         let (outcome, lostCount) = state.withLock { state -> (Outcome, UInt64?) in
             let earlier = mask.isEmpty ? .init() : state.similar.find(carried.value, mask, among: state.order)
             var (style, modes) = (style, modes)
-            // Sets of modes are shared objects, so equal ones are usually identical. A greater raw style is more urgent.
+            // Sets of modes are shared objects, so equal ones are usually identical. A greater raw style is more
+            // urgent.
             earlier.forEach { other in
                 if other.modes !== modes { modes = .of(modes.modes.union(other.modes.modes)) }
                 if other.style.rawValue > style.rawValue { style = other.style }
@@ -103,8 +105,8 @@ final class QueueStore: Sendable {
 
     // MARK: Removal
 
-    /// A notification that was taken from the queue. It is released after the lock, because its sender may end with it and
-    /// have a `deinit` that uses the queue.
+    /// A notification that was taken from the queue. It is released after the lock, because its sender may end with it
+    /// and have a `deinit` that uses the queue.
     fileprivate struct Removed: Sendable {
         let notification: CrossThreadBox<Notification>
         let pump: QueuePump
@@ -166,8 +168,8 @@ extension QueueStore.State {
         count += 1
         byteCount += item.byteCount
         similar.insert(item)
-        // Taken notifications are removed from the list when they are the majority, so that the memory is proportional to
-        // the number of waiting ones.
+        // Taken notifications are removed from the list when they are the majority, so that the memory is proportional
+        // to the number of waiting ones.
         if order.count > 64, order.count > 2 * count { order.removeAll { $0.isGone } }
     }
 

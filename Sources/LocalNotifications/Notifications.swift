@@ -92,8 +92,8 @@ extension NotificationCenter {
     }
 }
 
-/// A weak reference to the sender of a sequence, for iterators that are created later. An object is not kept alive. After
-/// its end the value is nil, so that further iterators receive nothing.
+/// A weak reference to the sender of a sequence, for iterators that are created later. An object is not kept alive.
+/// After its end the value is nil, so that further iterators receive nothing.
 private struct WeakSender: @unchecked Sendable {
     // Sendable: the runtime guards the weak reference, and a sender that is a value is only compared.
     private weak var object: AnyObject?

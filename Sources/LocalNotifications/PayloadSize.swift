@@ -23,8 +23,8 @@ enum PayloadSize {
     }
 }
 
-/// The measurement of the values of one notification. It examines at most 4,096 values and 32 levels. The size of a larger
-/// collection is estimated from its first elements.
+/// The measurement of the values of one notification. It examines at most 4,096 values and 32 levels, to
+/// limit the time of a post. The size of a larger collection is estimated from its first elements.
 private struct Meter {
     /// The number of values that may still be examined.
     private var budget = 4_096

@@ -8,8 +8,8 @@ import Synchronization
 /// The center's index of registrations by name and sender.
 typealias RegistrationIndex = ObserverIndex<String, SenderKey, Registration>
 
-/// A registration of an observer: the name and sender that it matches, its handler, and the thread or queue that runs the
-/// handler. The center's index retains it, and so does a post until it has called the observer.
+/// A registration of an observer: the name and sender that it matches, its handler, and the thread or queue that runs
+/// the handler. The center's index retains it, and so does a post until it has called the observer.
 final class Registration: @unchecked Sendable {
     // Sendable: the variables are accessed only under the center's lock, or are atomic or weak; the rest never changes.
 
@@ -41,8 +41,9 @@ final class Registration: @unchecked Sendable {
     private let handler: Handler
     /// The object of an observing method, with which the registration ends; nil for a block.
     let target: Target?
-    /// An unowned reference to the sender. The runtime keeps the memory of the ended object for it, so that no later object
-    /// has the address in ``sender`` while the registration exists (C12). It is never read, because the sender may be gone.
+    /// An unowned reference to the sender. The runtime keeps the memory of the ended object for it, so that no later
+    /// object has the address in ``sender`` while the registration exists (C12). It is never read, because the sender
+    /// may be gone.
     private unowned let senderAddress: AnyObject?
     /// A weak reference to the sender, for a registration that ends with its sender; see ``isDead``.
     private weak var weakSender: AnyObject?

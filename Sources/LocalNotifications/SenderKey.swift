@@ -14,8 +14,8 @@ enum SenderKey: Hashable {
     case incomparable(UInt64)
 }
 
-/// The sender of a post or a registration with its comparison key. Of an Optional, the wrapped value counts; an empty one
-/// is no sender (N2).
+/// The sender of a post or a registration with its comparison key. Of an Optional, the wrapped value counts; an empty
+/// one is no sender (N2).
 struct Sender {
     /// Nil when there is no sender.
     let key: SenderKey?
@@ -60,7 +60,7 @@ private func makeSender<Value>(of value: Value) -> Sender {
         return Sender(comparedBy: .value(hashable))
     }
     if let type = value as? Any.Type { return Sender(comparedBy: .object(ObjectIdentifier(type))) }
-    // Neither an object nor Hashable.
+    // Neither an object nor Hashable. For a registration, the center replaces the 0 by a number of its own.
     return Sender(comparedBy: .incomparable(0))
 }
 

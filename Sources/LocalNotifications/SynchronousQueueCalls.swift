@@ -2,16 +2,16 @@
 import CarillonMainLoop
 import Foundation
 
-/// Synchronous calls on operation queues (C4), with detection and resolution of deadlocks between waiting threads. A post
-/// uses it for an observer with a queue: the post waits until the observer has run there.
+/// Synchronous calls on operation queues (C4), with detection and resolution of deadlocks between waiting threads. A
+/// post uses it for an observer with a queue: the post waits until the observer has run there.
 ///
 /// A thread that waits inside an operation occupies a slot of that operation's queue: a serial queue has one slot, and
 /// runs nothing else meanwhile. Threads can therefore wait in a cycle. For example, an observer on queue 1 posts to an
 /// observer on queue 2, which posts to an observer on queue 1.
 ///
 /// When a wait would complete a cycle, a thread of the cycle that occupies a slot of the called queue runs the call
-/// itself, on top of its own wait. Therefore a call always runs on a thread of its queue, a call on the main queue runs on
-/// the main thread, and a serial queue stays serial.
+/// itself, on top of its own wait. Therefore a call always runs on a thread of its queue, a call on the main queue runs
+/// on the main thread, and a serial queue stays serial.
 enum SynchronousQueueCalls {
     /// Runs `body` on `queue` and waits for it. On a thread of `queue` itself, `body` runs at once.
     ///
@@ -67,8 +67,9 @@ private struct Waits {
         return cycle.contains { $0 === thread } ? cycle : []
     }
 
-    /// Resolves a deadlock, if `thread` is part of one. It assigns an operation that waits to a thread of the cycle that
-    /// occupies a slot of its queue. The thread that waits for the operation can then continue, and with it the others.
+    /// Resolves a deadlock, if `thread` is part of one. It assigns an operation that waits to a thread of the cycle
+    /// that occupies a slot of its queue. The thread that waits for the operation can then continue, and with it the
+    /// others.
     ///
     /// - Returns: the thread with the assigned operation, which the caller must wake; nil without a deadlock.
     func breakCycle(with thread: WaitingThread) -> WaitingThread? {
@@ -180,9 +181,9 @@ private final class WaitingThread: @unchecked Sendable {
     }
 }
 
-/// An operation for which a thread waits. Either its queue or an assigned thread runs it. The wait ends at once when the
-/// operation is cancelled. Foundation's own wait would end only when the queue reaches the operation, and a suspended
-/// queue never does.
+/// An operation for which a thread waits. Either its queue or an assigned thread runs it. The wait ends at once when
+/// the operation is cancelled. Foundation's own wait would end only when the queue reaches the operation, and a
+/// suspended queue never does.
 private final class WaitedOperation: Operation, @unchecked Sendable {
     // Sendable: the variables are touched only under the lock of `allWaits`.
     /// The progress of the operation: it runs once, or is cancelled.
@@ -235,8 +236,8 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
 
     override func cancel() {
         super.cancel()
-        // The outer optional is nil if the operation has begun, so that it can't be cancelled. The body is released outside
-        // of the lock.
+        // The outer optional is nil if the operation has begun, so that it can't be cancelled. The body is released
+        // outside of the lock.
         let body = allWaits.withLock { _ -> (@Sendable () -> Void)?? in
             guard case .waiting = stage else { return nil }
             stage = .over

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A weak reference to an object with observing methods, shared by all registrations of that object (C5).
 ///
-/// Swift does not report the end of an object of a foreign class. Therefore the center searches for the registrations of
-/// ended objects from time to time (`NotificationCenter.State.sweep`). One search follows after as many insertions as it
-/// has registrations to examine.
+/// Swift does not report the end of an object of a foreign class. Therefore the center searches for the registrations
+/// of ended objects from time to time (`NotificationCenter.State.sweep`). One search follows after as many insertions
+/// as it has registrations to examine.
 ///
 /// Threads: any.
 final class Target: @unchecked Sendable {
@@ -22,8 +22,8 @@ final class Target: @unchecked Sendable {
     /// Whether the object has ended or its `deinit` has begun.
     var isOver: Bool { object == nil }
 
-    /// The positions of a registration in the lists of its target (``TargetRegistrations``): among all registrations, and
-    /// among those with the same name, the same sender, or both.
+    /// The positions of a registration in the lists of its target (``TargetRegistrations``): among all registrations,
+    /// and among those with the same name, the same sender, or both.
     struct Slots {
         var all = 0
         var named = 0

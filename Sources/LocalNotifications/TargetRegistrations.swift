@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The registrations of one object with observing methods, for `removeObserver(_:name:object:)`. A lookup by name, sender
-/// or both takes time in proportion to the registrations found (C6, C11). Used under the center's lock.
+/// The registrations of one object with observing methods, for `removeObserver(_:name:object:)`. A lookup by name,
+/// sender or both takes time in proportion to the registrations found (C6, C11). Used under the center's lock.
 final class TargetRegistrations {
     let target: Target
 
@@ -92,8 +92,8 @@ extension [Registration] {
         return count - 1
     }
 
-    /// Removes the element at a position, and moves the last element into the gap. `moved` receives the moved element and
-    /// its new position.
+    /// Removes the element at a position, and moves the last element into the gap. `moved` receives the moved element
+    /// and its new position.
     mutating func fillGap(at slot: Int, moved: (Registration, Int) -> Void) {
         let last = removeLast()
         guard slot < count else { return }

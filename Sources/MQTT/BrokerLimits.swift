@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The limits that a broker announced when it accepted the connection, from the properties of its CONNACK packet. The
-/// defaults are those of MQTT 5 for a property that is absent.
+/// defaults are those of MQTT 5 for a property that is absent. This module applies
+/// ``maximumPacketSize`` and ``keepAlive``; the others inform its user.
 public struct BrokerLimits: Equatable, Sendable {
     /// The maximum number of unacknowledged publications to the broker.
     public var receiveMaximum: UInt16

@@ -30,8 +30,8 @@ extension ClientDriver {
         return try sent(number, code, errno: errno)
     }
 
-    /// Queues the packets of a subscription: one for each combination of options, because all filters of a packet share
-    /// them.
+    /// Queues the packets of a subscription: one for each combination of options, because libmosquitto gives all
+    /// filters of a packet the same options.
     ///
     /// - Returns: the identifier of the first packet, which stands for the whole subscription.
     func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {

@@ -119,6 +119,7 @@ final class ClientDriver: PolledSourceDelegate {
     func dispatch() {
         let occurred = watch.map { source.occurred(on: $0.tag) } ?? []
         let isBroken = !occurred.isDisjoint(with: [.error, .hangUp])
+        // A socket becomes writable without an error when its TCP connection is made.
         if occurred.contains(.writable), !isBroken { isReached = true }
         if readPending || isBroken || occurred.contains(.readable) { read() }
         if writePending || isBroken || occurred.contains(.writable) { write() }

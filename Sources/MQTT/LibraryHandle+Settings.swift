@@ -181,7 +181,7 @@ extension TopicFilter {
         return Int32(options)
     }
 
-    /// Whether both filters fit into the same packet.
+    /// Whether both filters have the same quality of service, flags and identifier, and so fit into the same packet.
     func hasOptions(of other: TopicFilter) -> Bool {
         quality == other.quality && options == other.options && identifier == other.identifier
     }

@@ -117,7 +117,7 @@ public final class MQTTClient {
         // Each connection creates a handle of its own. This one is discarded; it reveals invalid settings now.
         _ = try LibraryHandle(settings)
         // The bound is the timeout of a lookup from its beginning. The driver's timer also counts the time for which
-        // its lookup waits behind others.
+        // its lookup waits behind others. A lookup of an abandoned driver still runs, so up to 4 may run at a time.
         work = BlockingWork(
             on: context, priority: .default, bound: UInt32(settings.connectTimeout) * 1_000, width: 4)
     }

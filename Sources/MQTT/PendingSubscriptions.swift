@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The subscriptions of a ``ClientDriver`` that the broker has not answered completely. One call may need several
-/// packets, because all filters of a packet have the same options. The delegate receives one result with the answers of
-/// all of them.
+/// packets: libmosquitto gives all filters of a packet the same quality of service, options and identifier, although
+/// MQTT has options for each filter. The delegate receives one result with the answers to all packets.
 struct PendingSubscriptions {
     /// A subscription that waits for answers.
     private final class Subscription {
         /// The identifier of its first packet, which the caller knows.
         let id: PacketID
-        /// The results of the filters, in their order.
+        /// The results of the filters, in the order of the call; `unspecified` until the answer arrives.
         var reasons: [ReasonCode]
         /// The number of unanswered packets.
         var packets: Int
@@ -20,10 +20,13 @@ struct PendingSubscriptions {
         }
     }
 
-    /// The unanswered packets, each with its subscription and the indices of its filters.
+    /// The unanswered packets, each with its subscription, and with the indices of its filters in the call (`places`).
     private var waiting: [PacketID: (Subscription, places: [Int])] = [:]
 
-    /// Returns the indices of filters, one list for each packet.
+    /// Divides filters into packets, so that all filters of a packet have the same options
+    /// (``TopicFilter/hasOptions(of:)``).
+    ///
+    /// - Returns: the indices of the filters, one list for each packet.
     static func packets(of filters: [TopicFilter]) -> [[Int]] {
         var groups: [[Int]] = []
         for (index, filter) in filters.enumerated() {

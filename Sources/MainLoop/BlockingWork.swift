@@ -47,7 +47,7 @@ package final class BlockingWork {
         func take() -> Value? { value.withLock { $0.take() } }
     }
 
-    /// The maximum number of threads that are stuck at a time.
+    /// The maximum number of threads that are stuck at a time. Each keeps a stack of 256 KiB.
     package static let maxStuck = 16
 
     private let context: MainContext
@@ -71,8 +71,8 @@ package final class BlockingWork {
     ///   - priority: the priority of the results on the loop.
     ///   - bound: the timeout of an item, in milliseconds.
     ///   - width: the number of items that may run at a time.
-    ///   - usesThreads: false in a test or a simulation whose work never blocks: the work then runs on the loop's thread
-    ///     when the item begins.
+    ///   - usesThreads: false in a test or a simulation whose work never blocks: the work then runs on the loop's
+    ///     thread when the item begins.
     package init(
         on context: MainContext, priority: EventSource.Priority, bound: UInt32 = 2000, width: Int = 1,
         usesThreads: Bool = true

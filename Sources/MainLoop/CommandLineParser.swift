@@ -16,7 +16,8 @@ package final class CommandLineParser {
     /// An error in the arguments, as a text for a person.
     package struct UsageError: Error, CustomStringConvertible {
         package let description: String
-        /// The declared options, if the caller requested only these by ``CommandLineParser/declarationsRequest``; otherwise nil.
+        /// The declared options, if the caller requested only these by ``CommandLineParser/declarationsRequest``;
+        /// otherwise nil.
         package private(set) var declarations: Declarations?
 
         package init(_ description: String) {
@@ -48,9 +49,9 @@ package final class CommandLineParser {
         package let options: [Option]
     }
 
-    /// The argument that makes ``parse(_:)`` throw a ``UsageError`` with the declared options, so that a subcommand only
-    /// declares its options and does nothing. Shell completion uses it inside of the program. No user can pass it: it
-    /// contains a NUL character.
+    /// The argument that makes ``parse(_:)`` throw a ``UsageError`` with the declared options, so that a subcommand
+    /// only declares its options and does nothing. Shell completion uses it inside of the program. No user can pass it:
+    /// it contains a NUL character.
     package static let declarationsRequest = "\0"
 
     /// A handle to a declared option; ``value(_:)`` returns the option's value.
@@ -65,9 +66,10 @@ package final class CommandLineParser {
     private var declared: [Declarations.Option] = []
     private let context: OpaquePointer
     private var entries: [GOptionEntry] = []
-    /// The names and help texts, and the memory of the values: GLib keeps pointers to them until its option context is
-    /// freed.
+    /// The names and help texts of the options. GLib keeps pointers to them until its option context is freed.
     private var strings: [UnsafeMutablePointer<CChar>] = []
+    /// The memory into which GLib writes the values. The value of a string option is a pointer to a copy that GLib
+    /// allocates and leaves to its caller. The copies are never freed, because a process parses its arguments once.
     private var storages: [UnsafeMutableRawPointer] = []
 
     /// - Parameters:
@@ -75,8 +77,8 @@ package final class CommandLineParser {
     ///   - usage: the text after the program's name in the first line of the help, without the options.
     ///   - summary: the text between that line and the options.
     ///   - description: the text after the options.
-    ///   - stopsAtFirstArgument: whether parsing ends at the first argument that is no option. ``parse(_:)`` then returns
-    ///     this and all later arguments, for example a subcommand with its own options.
+    ///   - stopsAtFirstArgument: whether parsing ends at the first argument that is no option. ``parse(_:)`` then
+    ///     returns this and all later arguments, for example a subcommand with its own options.
     package init(
         program: String, usage: String, summary: String, description: String = "", stopsAtFirstArgument: Bool = false
     ) {
@@ -134,7 +136,7 @@ package final class CommandLineParser {
     ///
     /// `--help` prints the help and ends the process; see ``end(writing:)``.
     ///
-    /// - Throws: ``UsageError`` for an unknown option, a missing value, a value of a flag, or text that is not UTF-8.
+    /// - Throws: ``UsageError`` for an unknown option, a missing value, or a value of a flag.
     package func parse(_ arguments: [String]) throws(UsageError) -> [String] {
         if arguments == [Self.declarationsRequest] {
             let help = Declarations.Option(long: "help", short: "h", placeholder: nil, help: "Show help options")
@@ -144,10 +146,11 @@ package final class CommandLineParser {
                     options: declared + [help]))
         }
         let (arguments, wantsHelp) = try checked(arguments)
-        // GLib collects the arguments that are no options here. In the parsed vector, some "--" would remain.
+        // GLib collects the arguments that are no options in the option with the empty name (`G_OPTION_REMAINING`). In
+        // the parsed vector, some "--" would remain.
         let rest: Option<[String]> = declare(
             "", nil, G_OPTION_ARG_FILENAME_ARRAY, "", nil,
-            initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)  // G_OPTION_REMAINING
+            initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)
         entries.append(GOptionEntry())
         g_option_context_add_main_entries(context, entries, nil)
         if wantsHelp { Self.end(writing: help) }
@@ -188,10 +191,11 @@ package final class CommandLineParser {
         }
     }
 
-    /// Checks the arguments before GLib parses them. Returns them with British spellings of option names replaced by the
-    /// declared spelling, and whether one of them requests the help.
+    /// Checks the arguments before GLib parses them. Returns them with British spellings of option names replaced by
+    /// the declared spelling, and whether one of them requests the help.
     ///
-    /// - Throws: ``UsageError`` for a flag with a value, which GLib would ignore, and for an option that is not declared.
+    /// - Throws: ``UsageError`` for a flag with a value, which GLib would ignore, and for an option that is not
+    ///   declared.
     private func checked(_ arguments: [String]) throws(UsageError) -> (arguments: [String], wantsHelp: Bool) {
         var arguments = arguments
         // Whether the next argument is the value of the option before it.
@@ -238,6 +242,8 @@ package final class CommandLineParser {
         }
         return (arguments, false)
     }
+
+    // The values of options after ``parse(_:)``. The strings are UTF-8, because they come from Swift strings.
 
     package func value(_ option: Option<Bool>) -> Bool {
         option.storage.load(as: gboolean.self) != 0

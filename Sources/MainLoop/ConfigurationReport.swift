@@ -33,8 +33,9 @@ package struct ConfigurationReport {
     }
 
     /// Writes the report and ends the process. Standard output gets a line for each file without a fault; if `mistakes`
-    /// has entries, no file counts as faultless. Standard error gets a line for each fault, mistake and warning. The
-    /// exit status is 1 if there is a mistake, otherwise that of ``CommandLineParser/end(writing:)``.
+    /// has entries, no file counts as faultless. Standard error gets a line for each fault, missing file, mistake and
+    /// warning. The exit status is 1 if there is one of these other than a warning. Otherwise it is that of
+    /// ``CommandLineParser/end(writing:)``.
     package func end() -> Never {
         let faulty = Set(faults.map(\.path))
         var lines = mistakes.isEmpty ? files.filter { !faulty.contains($0) }.map { "\($0): no mistakes" } : []

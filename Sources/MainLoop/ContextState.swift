@@ -38,7 +38,8 @@ final class ContextState: SourceHandler, Sendable {
         weak var reference: ContextReference?
         /// The sources that can't be released at this moment.
         var deferred: [Release] = []
-        /// The number of calls of ``releaseReference(_:)`` in progress, each of which may release the context's last reference.
+        /// The number of calls of ``releaseReference(_:)`` in progress, each of which may release the context's last
+        /// reference.
         var releases = 0
         /// Whether a wake-up was requested during such a call.
         var isToBeWoken = false
@@ -112,7 +113,8 @@ final class ContextState: SourceHandler, Sendable {
         return state
     }
 
-    /// Carries out the deferred releases and the actions for the end of the context. GLib's end of the context calls it.
+    /// Carries out the deferred releases and the actions for the end of the context. GLib's end of the context calls
+    /// it.
     fileprivate func contextIsEnding() {
         ended.store(true, ordering: .releasing)
         let (attachments, actions, deferred) = state.withLock { state in
@@ -142,8 +144,9 @@ final class ContextState: SourceHandler, Sendable {
             // This thread is dispatching a source of the context: the loop asks all sources again before it polls.
             if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return nil }
             if let reference = state.reference { return reference }
-            // No object of this library holds the context. A reference that is being given up may be the last one, and a
-            // wake-up of an ending context is an error in GLib. `releaseReference` then repeats the wake-up if the context remains.
+            // No object of this library holds the context. A reference that is being given up may be the last one, and
+            // a wake-up of an ending context is an error in GLib. `releaseReference` then repeats the wake-up if the
+            // context remains.
             if state.releases > 0 { state.isToBeWoken = true } else { g_main_context_wakeup(context) }
             return nil
         }

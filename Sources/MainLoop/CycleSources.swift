@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The two sources of a context that measure the progress of its loop in a scheduling cycle (M3): the *mark* detects the
-/// end of a cycle, and the *floor* keeps the loop awake during it. ``LoopCycles`` explains cycles.
+/// The two sources of a context that measure the progress of its loop in a scheduling cycle (M3): the *mark* detects
+/// the end of a cycle, and the *floor* keeps the loop awake during it. ``LoopCycles`` explains cycles.
 ///
 /// Both sources do no work, and exist as long as the context.
 final class CycleSources: Sendable {
@@ -20,8 +20,8 @@ final class CycleSources: Sendable {
     }
 }
 
-/// The mark: a source just ahead of drawing that is never ready. GLib calls its `check` only in an iteration in which no
-/// source with a higher priority is ready; this ends the cycle.
+/// The mark: a source just ahead of drawing that is never ready. GLib calls its `check` only in an iteration in which
+/// no source with a higher priority is ready; this ends the cycle.
 private final class Mark: CheckedSourceHandler {
     private let cycles: LoopCycles
 

@@ -5,8 +5,9 @@ import CCarillonGLib
 /// dispatch queue on GLib's loop uses it, and so does the terminal of `carillon top`.
 ///
 /// While the action may not run, the descriptor is not polled, because a readable descriptor would wake the loop again
-/// and again. The action may run for 2 ms in each cycle of the loop (see ``LoopCycles``). Then the source *rests*: it is
-/// not ready until the next cycle. A nested loop inside the action does not run the action again.
+/// and again. The action may run for 2 ms in each cycle of the loop (``LoopCycles``), in addition to the budget of the
+/// sharing sources. Then the source *rests*: it is not ready until the next cycle. A nested loop inside the action does
+/// not run the action again.
 ///
 /// Threads: create and release it on any thread.
 package final class DescriptorSource: Sendable {

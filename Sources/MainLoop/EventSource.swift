@@ -3,10 +3,10 @@ import CCarillonGLib
 
 /// A source with a closure on a ``MainContext``: a timer, an idle callback or a Unix signal.
 ///
-/// The source stays attached as long as this object lives and its closure returns ``Continuation/keep``. The object may
-/// be released inside the closure.
+/// The source stays attached as long as this object lives and its closure returns ``Continuation/keep``. The release of
+/// the object cancels the source, also inside the closure.
 ///
-/// Threads: create, cancel and release it on the thread that runs the context.
+/// Threads: create and release it on the thread that runs the context.
 public final class EventSource {
     /// The fate of a source after its closure has run.
     public enum Continuation {
@@ -45,7 +45,7 @@ public final class EventSource {
         pointer.attach(to: context.pointer)
     }
 
-    /// Creates a timer on a context with its own clock.
+    /// Creates a timer that a ``LoopClock`` measures, in place of GLib's clock.
     private init(attaching timer: ClockTimer, to context: MainContext, priority: Priority) {
         pointer = .make(timer, priority: priority.rawValue)
         pointer.attach(to: context.pointer)
@@ -70,6 +70,7 @@ public final class EventSource {
         priority: Priority = .default,
         action: @escaping () -> Continuation
     ) -> EventSource {
+        // Only the context of a simulation has a clock of its own, which GLib's timers would ignore.
         if let clock = context.state.clock {
             return EventSource(
                 attaching: ClockTimer(clock, milliseconds: milliseconds, action: action), to: context,

@@ -194,6 +194,7 @@ private struct Reader {
     let path: String
     /// The group of the next lines; nil before the first group, and when a group's name can't be read.
     private var group: String?
+    /// Whether the name of the current group can't be read. The entries of the group are then ignored.
     private var isGroupFaulty = false
     /// The entries so far; nil for an entry whose key occurs again later.
     private(set) var entries: [KeyFile.Entry?] = []

@@ -20,7 +20,8 @@ package protocol KeyFileConfiguration {
 
 /// The configuration read from all its files, with the faults of each file (E9). A later file overrides an earlier one.
 ///
-/// A file without faults applies as a whole. A file with a fault can only restrict (``KeyFileConfiguration/restrict(by:)``).
+/// A file without faults applies as a whole. A file with a fault can only restrict
+/// (``KeyFileConfiguration/restrict(by:)``).
 package struct KeyFileReading<Configuration: KeyFileConfiguration> {
     /// The resulting configuration.
     package var configuration: Configuration

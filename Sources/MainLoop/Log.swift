@@ -83,8 +83,8 @@ package enum Log {
         write(.debug, message, fields)
     }
 
-    /// Counts an event that may repeat without end, such as a mistake of a client, and decides whether it is logged. Only
-    /// the 1st, 2nd, 4th, 8th … event is logged, so that the events do not fill the journal.
+    /// Counts an event that may repeat without end, such as a mistake of a client, and decides whether it is logged.
+    /// Only the 1st, 2nd, 4th, 8th … event is logged, so that the events do not fill the journal.
     ///
     /// - Parameters:
     ///   - count: the number of events so far, which the caller stores.
@@ -96,12 +96,12 @@ package enum Log {
         return count.leadingZeroBitCount < before.leadingZeroBitCount ? count : nil
     }
 
-    /// The same limit for events that several clients cause (*culprits*): in addition, the first event of each culprit is
-    /// logged, for up to 32 culprits between two doublings of the count.
+    /// The same limit for events that several clients cause (*culprits*): in addition, the first event of each culprit
+    /// is logged, for up to 32 culprits between two doublings of the count.
     package struct Throttle<Culprit: Hashable> {
         private var count: UInt64 = 0
-        /// The hashes of the culprits that were logged since the count last doubled. Hashes instead of the culprits keep
-        /// no object alive.
+        /// The hashes of the culprits that were logged since the count last doubled. Hashes instead of the culprits
+        /// keep no object alive.
         private var named: Set<Int> = []
         private static var maxNamed: Int { 32 }
 

@@ -25,10 +25,11 @@ final class LoopCycles: Sendable {
     typealias Clock = @Sendable () -> Int64
 
     /// The processor time of the loop's thread, in nanoseconds, after which sharing sources run again even though other
-    /// sources always have work.
+    /// sources always have work. It is about the time between two frames of a display.
     static let longestRest: Int64 = 16_000_000
 
-    /// The corresponding limit in elapsed time, in nanoseconds, for a thread that waits instead of computing.
+    /// The corresponding limit in elapsed time, in nanoseconds, for a thread that waits instead of computing. As for a
+    /// share (``ShareMeter/standardMaxTime``), it is four times as long as the limit in processor time.
     private static let maxRestTime: Int64 = 64_000_000
 
     private enum Phase: Int {
@@ -36,7 +37,8 @@ final class LoopCycles: Sendable {
         case open
         /// A source rests until the loop reaches the mark.
         case resting
-        /// The loop has reached the mark. This iteration is for drawing or lower priorities; the next one begins a cycle.
+        /// The loop has reached the mark. This iteration is for drawing or lower priorities; the next one begins a
+        /// cycle.
         case reached
     }
 
@@ -56,8 +58,8 @@ final class LoopCycles: Sendable {
     /// The cycle in which a source with work was not ready because it rested, in this iteration; -1 for none.
     private let deferredCycle = Atomic<Number>(-1)
 
-    /// - Parameter clock: the clock for all times, for tests and simulations. Nil means the machine's clock for rests, and
-    ///   the thread's processor time for shares.
+    /// - Parameter clock: the clock for all times, for tests and simulations. Nil means the machine's clock for rests,
+    ///   and the thread's processor time for shares.
     init(clock: Clock?) {
         self.clock = clock ?? SteadyClock.nanoseconds
         shareClock = clock.map { ShareClock($0) } ?? .own
@@ -80,8 +82,9 @@ final class LoopCycles: Sendable {
             (self.cycle, used, contenders) = (cycle, 0, 0)
         }
 
-        /// Returns the time left for a source that has used `own`. Each source with work has an equal part of the budget.
-        /// The sources of the cycle before count too: in a new cycle, the first source does not yet know the others.
+        /// Returns the time left for a source that has used `own`. Each source with work has an equal part of the
+        /// budget. The sources of the cycle before count too: in a new cycle, the first source does not yet know the
+        /// others.
         func left(_ own: Int64) -> Int64 {
             min(
                 ShareMeter.share / Int64(max(1, contenders, contendersBefore)) - own,
@@ -139,8 +142,8 @@ final class LoopCycles: Sendable {
             expected: Phase.open.rawValue, desired: Phase.resting.rawValue, ordering: .acquiringAndReleasing)
     }
 
-    /// Begins a new cycle if the rest has ended. Each source calls this in its `prepare`, before it reports its readiness;
-    /// the first call in an iteration has the effect.
+    /// Begins a new cycle if the rest has ended. Each source calls this in its `prepare`, before it reports its
+    /// readiness; the first call in an iteration has the effect.
     func iterationBegins() {
         switch Phase(rawValue: phase.load(ordering: .acquiring))! {
         case .open: return
@@ -173,8 +176,8 @@ final class LoopCycles: Sendable {
 
     /// Whether the loop must not sleep; the floor asks it, after all sharing sources have reported their readiness.
     ///
-    /// This holds while a source rests. It also holds if the rest ended by its time limit during this iteration, after a
-    /// source had reported that it is not ready: that source is ready in the next iteration.
+    /// This holds while a source rests. It also holds if the rest ended by its time limit during this iteration, after
+    /// a source had reported that it is not ready: that source is ready in the next iteration.
     func keepsAwake() -> Bool {
         let deferredCycle = deferredCycle.exchange(-1, ordering: .acquiringAndReleasing)
         return isResting || (deferredCycle >= 0 && deferredCycle != number)

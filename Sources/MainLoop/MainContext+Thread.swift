@@ -18,8 +18,8 @@ extension MainContext {
         return MainContext(owning: g_main_context_ref(pointer))
     }
 
-    /// The pointer to ``current``. The context stays alive: the calling thread, or the loop that dispatches on it, holds a
-    /// reference.
+    /// The pointer to ``current``. The context stays alive: the calling thread, or the loop that dispatches on it,
+    /// holds a reference.
     private static var currentPointer: OpaquePointer {
         if let pointer = g_main_context_get_thread_default() { return pointer }
         if let source = g_main_current_source(), let pointer = g_source_get_context(source) { return pointer }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An interned set of modes: equal sets are the same object, so that a comparison compares two pointers. Delivery queues
-/// store one for each entry.
+/// An interned set of modes: equal sets are the same object, so that a comparison compares two pointers. Delivery
+/// queues store one for each entry.
 ///
 /// Threads: any.
 @usableFromInline package final class ModeSet: Sendable {

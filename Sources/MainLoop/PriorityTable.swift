@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CCarillonGLib
 
-/// The classes of work on a loop, for each of which the table of priorities has a row (M2, M6). A source names its class
-/// instead of a number.
+/// The classes of work on a loop, for each of which the table of priorities has a row (M2, M6). A source names its
+/// class instead of a number.
 public enum LoopWork: Sendable, CaseIterable {
     // Work in a program
 
@@ -38,8 +38,8 @@ public enum LoopWork: Sendable, CaseIterable {
 }
 
 extension EventSource.Priority {
-    /// Returns the priority of a class of work in a mode. This table is the only place that sets priorities (M2, M6). As
-    /// in GLib, a smaller number is dispatched first. *max* is the largest number, `Int32.max`.
+    /// Returns the priority of a class of work in a mode. This table is the only place that sets priorities (M2, M6).
+    /// As in GLib, a smaller number is dispatched first. *max* is the largest number, `Int32.max`.
     ///
     /// | work | event tracking | modal panel | default, custom | reason |
     /// |---|---|---|---|---|
@@ -58,8 +58,8 @@ extension EventSource.Priority {
     ///
     /// The reasons in detail:
     ///
-    /// - `asap`: these posts belong to the end of the current iteration. They go ahead of all sources of the next one, so
-    ///   the number is smaller than every number in use. GLib's own begin at `G_PRIORITY_HIGH` (−100).
+    /// - `asap`: these posts belong to the end of the current iteration. They go ahead of all sources of the next one,
+    ///   so the number is smaller than every number in use. GLib's own begin at `G_PRIORITY_HIGH` (−100).
     /// - `ordinary`: GDK's events and most timers have `G_PRIORITY_DEFAULT` (0), and neither delays the other. It is
     ///   before GTK's resize (110) and redraw (120), so that the drawing shows the notification. In event tracking it
     ///   is ahead of the pointer's events, which arrive in floods.
@@ -72,16 +72,17 @@ extension EventSource.Priority {
     ///   `G_PRIORITY_DEFAULT`.
     /// - `reading`: reading goes ahead of ordinary deliveries, because an urgent message may stand behind a burst of
     ///   ordinary ones. The core and the service limit the reading, so that deliveries in the default mode continue.
-    /// - `waitingCalls`: it is behind reading, so that a client that calls rarely never waits behind clients that call too
-    ///   much. A timer serves some of the waiting calls even if reading never ends. It is ahead of the default mode for
-    ///   the same reason as reading.
+    /// - `waitingCalls`: it is behind reading, so that a client that calls rarely never waits behind clients that call
+    ///   too much. A timer serves some of the waiting calls even if reading never ends. It is ahead of the default mode
+    ///   for the same reason as reading.
     /// - `queuedAsap`: it gets a fifth of the time beside reading, so that a flood of posts never starves it. In the
     ///   pauses between its portions it has the priority of `waitingCalls`.
     /// - `queuedWhenIdle`: all sources of this loop are known, so it need not be behind `G_PRIORITY_LOW` (300).
     ///
-    /// The first five rows are for a program's loop, which also has sources of other libraries. A context is in one mode at
-    /// a time, so only the numbers of one column are in use at once. The other rows are for the service's loop, which has
-    /// only its own sources. The service serves observers of all modes at once, so there the columns order them (M6).
+    /// The first five rows are for a program's loop, which also has sources of other libraries. A context is in one
+    /// mode at a time, so only the numbers of one column are in use at once. The other rows are for the service's loop,
+    /// which has only its own sources. The service serves observers of all modes at once, so there the columns order
+    /// them (M6).
     public static func of(_ work: LoopWork, in mode: RunLoopMode = .default) -> EventSource.Priority {
         // 0 to 2: the urgency of the mode.
         let urgency: Int32 =

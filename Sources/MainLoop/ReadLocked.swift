@@ -30,8 +30,9 @@ import Synchronization
     // Pointers instead of references: readers would contend for the reference counts of objects.
     @usableFromInline let lanes: UnsafeMutablePointer<Lane>
     @usableFromInline let value: UnsafeMutablePointer<Value>
-    /// The number of lanes in use: 1 at first, then all. It changes under the lock of the first lane. A writer takes that
-    /// lock first, so it knows the number. A reader that still sees 1 takes the first lane, which a writer takes too.
+    /// The number of lanes in use: 1 at first, then all. It changes under the lock of the first lane. A writer takes
+    /// that lock first, so it knows the number. A reader that still sees 1 takes the first lane, which a writer takes
+    /// too.
     @usableFromInline let used = Atomic(1)
 
     package init(_ initial: consuming Value) {

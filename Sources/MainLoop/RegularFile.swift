@@ -44,7 +44,7 @@ package struct FileError: Error, Equatable, CustomStringConvertible {
 /// files and the bridge's state files are opened with it.
 ///
 /// Opening never blocks, even if the path names a pipe. An object of another type at the path is an error and remains
-/// unchanged, except that ``Opening/newLog`` and ``Opening/newTable`` remove it.
+/// unchanged. The exceptions are ``Opening/newLog`` and ``Opening/newTable``, which replace everything but a directory.
 package final class RegularFile {
     /// The purpose of the file, which decides the flags of `open`.
     package enum Opening: Sendable {
@@ -56,9 +56,10 @@ package final class RegularFile {
         case log
         /// For reading and writing at any position; creates the file if it is missing. Refuses a symbolic link.
         case table
-        /// Like `log`, with a new file: an existing file at the path is removed.
+        /// Like `log`, with a new file. An existing file, link, pipe or socket at the path is removed first. A
+        /// directory remains, and is an error of the system.
         case newLog
-        /// Like `table`, with a new file: an existing file at the path is removed.
+        /// Like `table`, with a new file, under the same rule as `newLog`.
         case newTable
     }
 
@@ -75,6 +76,8 @@ package final class RegularFile {
         if opening != .configuration { flags |= O_RDWR | O_CREAT | O_NOFOLLOW }
         if opening == .log || opening == .newLog { flags |= O_APPEND }
         if opening == .newLog || opening == .newTable {
+            // This fails for a directory, and for a path without a file. For a directory, `open` then fails with
+            // EEXIST.
             unlink(path)
             flags |= O_EXCL
         }
@@ -82,7 +85,8 @@ package final class RegularFile {
         guard descriptor >= 0 else {
             let code = errno
             if opening == .configuration, code == ENOENT || code == ENOTDIR { return nil }
-            // A socket can't be opened, nor can a pipe or device without another end.
+            // The codes for objects of other types: ENXIO for a socket, EISDIR for a directory opened for writing, and
+            // both ENXIO and ENODEV for a missing device. Objects that can be opened are refused below.
             if code == ENXIO || code == EISDIR || code == ENODEV {
                 throw FileError(operation: "open \(path)", reason: .notRegular)
             }

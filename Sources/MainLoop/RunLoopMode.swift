@@ -28,7 +28,7 @@ public struct RunLoopMode: RawRepresentable, Hashable, Sendable, ExpressibleBySt
     public static let modalPanel: RunLoopMode = "modal-panel"
     /// The mode while the pointer drags, a slider moves or a menu is open.
     public static let eventTracking: RunLoopMode = "event-tracking"
-    /// A placeholder for a set of modes, the *common modes* of the context; no loop can be in this mode itself. At first
-    /// the set has the three modes above. A program can add modes to it (``MainContext/addCommonMode(_:)``).
+    /// A placeholder for a set of modes, the *common modes* of the context; no loop can be in this mode itself. At
+    /// first the set has the three modes above. A program can add modes to it (``MainContext/addCommonMode(_:)``).
     public static let common: RunLoopMode = "common"
 }

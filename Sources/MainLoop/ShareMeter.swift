@@ -55,7 +55,8 @@ package struct ShareMeter {
         return left > 0
     }
 
-    /// The processor time used until now, in nanoseconds; at least the whole budget if the maximum elapsed time has passed.
+    /// The processor time used until now, in nanoseconds; at least the whole budget if the maximum elapsed time has
+    /// passed.
     package var used: Int64 {
         let time = clock.time()
         let used = used(at: time)

@@ -10,9 +10,10 @@ import CCarillonGLib
 /// A source may have **modes** (M3): its action then runs only while the context is in one of them. Until then the
 /// signal waits, at no cost for the loop.
 ///
-/// A source with a ``LoopWork`` has a limited share of the loop's time. When its action has run for 2 ms, the source
-/// *rests*: it is not ready until all sources up to the priority of drawing have run. This period is a *cycle*. A source
-/// for ``LoopWork/whenIdle`` runs only while no other source rests or has a signal.
+/// A source with a ``LoopWork`` has a limited share of the loop's time: all such sources together may run for 2 ms in
+/// each *cycle* of the loop. A source that has used up its part *rests* until the next cycle. A cycle lasts until all
+/// sources up to the priority of drawing have run. A source for ``LoopWork/whenIdle`` has no such limit. It runs only
+/// while no other source rests or has a signal.
 ///
 /// Threads: any. The source stays attached as long as this object and the context live. If the action is running at the
 /// release of this object, it runs to its end. The source does not keep the context alive.
@@ -101,22 +102,23 @@ public final class SignalledSource: Sendable {
         core.isAllowed
     }
 
-    /// Whether the running action may continue: it has time left in this cycle, and the context is in one of the source's
-    /// modes. The action itself asks this between two items of work. It signals the source again if items remain.
+    /// Whether the running action may continue: it has time left in this cycle, and the context is in one of the
+    /// source's modes. The action itself asks this between two items of work. It signals the source again if items
+    /// remain.
     public var hasTimeLeft: Bool {
         core.hasTimeLeft
     }
 }
 
-/// The condition of a ``SignalledSource``: a pending signal runs the action only while the gate allows it. The source asks
-/// its gate in every iteration while a signal is pending, on the thread that runs the context.
+/// The condition of a ``SignalledSource``: a pending signal runs the action only while the gate allows it. The source
+/// asks its gate in every iteration while a signal is pending, on the thread that runs the context.
 package protocol SourceGate: Sendable {
     /// Whether the source has work that may run in the context's current mode.
     func allows(in modes: ContextModes) -> Bool
 }
 
-/// A gate whose answer depends on the waiting work, and not only on the mode. A repeated signal then wakes the loop again,
-/// because the new work may be allowed although the earlier work was not.
+/// A gate whose answer depends on the waiting work, and not only on the mode. A repeated signal then wakes the loop
+/// again, because the new work may be allowed although the earlier work was not.
 package protocol ContentGate: SourceGate {}
 
 /// A gate that opens while the context is in one of the source's modes.
@@ -139,8 +141,8 @@ final class ModeGate: SourceGate {
     }
 }
 
-/// The state of a ``SignalledSource``, which GLib's source holds: whether a signal is pending, and whether the action may
-/// run now.
+/// The state of a ``SignalledSource``, which GLib's source holds: whether a signal is pending, and whether the action
+/// may run now.
 private final class SourceCore: CheckedSourceHandler, Sendable {
     /// The part of a source in the loop's scheduling cycles (``LoopCycles``).
     enum Role {
@@ -286,15 +288,15 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
     private let source: UnsafeMutablePointer<GSource>
     private let context: ContextState
     private let work: LoopWork
-    /// Held from reading the mode until the source has its priority. Otherwise another thread with an older mode could set
-    /// its priority last.
+    /// Held from reading the mode until the source has its priority. Otherwise another thread with an older mode could
+    /// set its priority last.
     private let changing = Locked(())
 
     init(work: LoopWork, source: AttachedSource, context: ContextState) {
         self.work = work
         self.context = context
-        // A reference to the GLib source and not to its owner: a thread that notifies followers must not keep the source
-        // attached.
+        // A reference to the GLib source and not to its owner: a thread that notifies followers must not keep the
+        // source attached.
         self.source = g_source_ref(source.pointer)
     }
 

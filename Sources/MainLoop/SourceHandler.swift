@@ -38,8 +38,8 @@ extension SourceHandler {
 }
 
 extension UnsafeMutablePointer<GSource> {
-    /// Creates a source; the caller owns the reference. The source retains its handler until GLib frees the source, which
-    /// happens with the last reference, on any thread.
+    /// Creates a source; the caller owns the reference. The source retains its handler until GLib frees the source,
+    /// which happens with the last reference, on any thread.
     static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
         let handling = Handling(handler: handler)
         let functions = handling.checked == nil ? sourceFunctions : checkedSourceFunctions
@@ -56,8 +56,8 @@ extension UnsafeMutablePointer<GSource> {
         g_source_attach(self, context)
     }
 
-    /// Tells the thread sanitizer that earlier changes by other threads are visible; each function of the source calls it
-    /// first. The counterpart is in ``attach(to:)``.
+    /// Tells the thread sanitizer that earlier changes by other threads are visible; each function of the source calls
+    /// it first. The counterpart is in ``attach(to:)``.
     fileprivate func seeAll() {
         carillon_tsan_acquire(self)
     }

@@ -5,8 +5,8 @@ package enum Spelling {
     /// Returns the entry of `words` with the smallest edit distance from `word`; nil when none is close enough.
     ///
     /// An edit inserts, removes or replaces a character, or exchanges two adjacent characters. The limit is a third of
-    /// the characters of `word`, and at least one edit. If `word` has three characters or more, an entry that begins with
-    /// `word` counts as one edit away. Of equally close entries the first is returned.
+    /// the characters of `word`, and at least one edit. If `word` has three characters or more, an entry that begins
+    /// with `word` counts as one edit away. Of equally close entries the first is returned.
     package static func closest(to word: String, among words: [String]) -> String? {
         let maxEdits = max(1, word.count / 3)
         var best: (word: String, edits: Int)?

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A weak reference that several threads may use. Typically a part of an object refers to its owner by it, and the owner
-/// sets it at the end of its own `init`. A closure can capture it before the owner exists.
+/// A weak reference that several threads may use. Typically a part of an object refers to its owner by it, and the
+/// owner sets it at the end of its own `init`. A closure can capture it before the owner exists.
 ///
 /// Threads: any.
 package final class Weak<Object: AnyObject & Sendable>: Sendable {

@@ -81,11 +81,13 @@ final class Callers {
         var sandbox: String? { confinement.sandbox }
     }
 
+    /// The main connection, on which messages arrive.
     private unowned let bus: any MessageBus
     /// The control connection, for queries to the bus; nil to send them on the main connection.
     weak var control: (any MessageBus)?
     /// The connection for queries to the bus: the one on which replies wait behind the fewest messages.
     var way: any MessageBus { control ?? bus }
+    /// The kernel's information about processes.
     private let table: any ProcessTable
     /// Runs lookups that may block, outside the loop, with a timeout of one second.
     private let lookups: ProcessLookups
@@ -102,6 +104,7 @@ final class Callers {
     private var lastIdentity: Identity?
     /// The connections in identification, with the time of the query on the clock of the process table.
     private var credentialQueries: [UniqueName: UInt64] = [:]
+    /// The identities of callers that have left, for ``identity(of:)``.
     private var departed = DepartedIdentities()
     /// The messages of all connections that wait for step 1, in the order of their arrival.
     #if !DEBUG && !CARILLON_METER
@@ -270,7 +273,8 @@ final class Callers {
         case .success(let credentials):
             let processID = credentials.processID
             guard processID > 0 else { return .found(credentials, nil) }
-            // The process is read now, because it may be a command that ends a moment later.
+            // The process is read now, because it may be a command that ends a moment later. A process that started
+            // after the query is another one, to which the kernel gave the same ID.
             let description = table.description(of: processID, startedBy: credentialQueries[name] ?? table.now)
             return .found(credentials, (description, table.confinement(of: processID)))
         }
@@ -328,6 +332,7 @@ final class Callers {
         of name: UniqueName
     ) {
         let processID = credentials.processID
+        // A provisional caller, whose identification is repeated, is served meanwhile.
         if case .mayBlock = lookup, callers[name] == nil {
             deferred[name] = DeferredCaller(credentials: credentials, description: description)
         }
@@ -373,7 +378,8 @@ final class Callers {
         for number in 0..<Self.maxAtOnce {
             if let first = waiting.first, first.caller.map(isKnown) ?? true {
                 popFirst()
-                // The core has forgotten the connection, and is informed again of its identity before the message.
+                // The core has forgotten the connection, and is informed again of its identity before the message. It
+                // reports with ``forget(_:)`` when it forgets the connection once more.
                 if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
                     onKnown(name, caller)
                 }
@@ -391,12 +397,12 @@ final class Callers {
     }
 
     /// The number of messages that are handled regardless of ``maxTime``, if few connections wait. One iteration of the
-    /// loop reads at most as many.
+    /// loop reads at most as many, so the queue does not grow.
     private static let minAtOnceOfFew = 32
     /// The maximum number of messages in an iteration of the loop. It is larger than the number that one iteration
     /// reads, so that the queue becomes shorter during a flood.
     private static let maxAtOnce = 256
-    /// The time for them.
+    /// The maximum time for these messages.
     private static let maxTime = Duration.microseconds(500)
 
     /// Removes the first waiting message from the queue and the counts.

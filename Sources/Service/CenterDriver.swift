@@ -26,6 +26,7 @@ final class CenterDriver {
     private var isAnswering = false
     private let memory: MemoryReturn
     private let machine: Machine
+    /// The main-loop context of the bus.
     let context: MainContext
     /// Whether the state has been handed over to the next connection, or left to the next process. From then on no
     /// effects are carried out: sequence numbers would be assigned twice, and accepted posts would not be persisted.
@@ -50,10 +51,12 @@ final class CenterDriver {
         effects.answers.turn = { [unowned self] caller, byteCount in
             perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
         }
+        // An ending channel gets its kept outcomes at once. Their places in the core's queue stay, with size 0.
         effects.answers.onTombstones = { [unowned self] caller, places in
             perform { effects in center.discardAnswers(of: caller, places, effects: &effects) }
         }
-        // The later results of effects are events for the core.
+        // The later results of effects are events for the core. ``EffectRunner/Event`` and ``Channels/Event`` explain
+        // each of them.
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {
@@ -102,7 +105,8 @@ final class CenterDriver {
     /// core may have removed an expired value before the refusal.
     ///
     /// The order of the steps matters. Changes and reserved numbers are written to the recovery log before an effect
-    /// leaves the process. Replies to posts follow the deliveries. The log is rewritten last.
+    /// leaves the process. Replies to posts follow the deliveries. The log is rewritten last. While the core
+    /// exceeds its memory limit, each event also discards some reclaimable state.
     ///
     /// - Parameter event: calls one method of the core, which appends its effects.
     /// - Returns: the result of `event`.
@@ -269,8 +273,9 @@ final class CenterDriver {
         effects.settle(completion)
     }
 
-    /// Stops sending, and leaves all queues to the next process.
+    /// Stops sending, and leaves all queues to the next process. It is repeated at ``finish()`` for changes since then.
     private func beginEnding() {
+        // A suspended store gets a last attempt.
         effects.store?.tryAgain(from: center)
         let isKept = effects.store?.isWhole == true
         perform { effects in

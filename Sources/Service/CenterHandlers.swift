@@ -19,6 +19,7 @@ struct CenterHandlers {
     unowned let gate: PolicyGate
     unowned let refusals: RejectionLog
     unowned let revocations: PolicyRevocations
+    /// The calls that are served in slices.
     unowned let parts: SlicedCalls
     unowned let postBatches: PostBatches
     unowned let channelPosts: ChannelPosts
@@ -234,6 +235,7 @@ struct CenterHandlers {
     }
 
     /// Removes a slice of the queued posts that a coalescing post replaces. Returns whether the post may be made now.
+    /// Most posts replace none, and need no event of the core for this.
     private func isCoalescedRemoved(for post: Post<WireUserInfo>, from poster: UniqueName) throws(BusError) -> Bool {
         guard !post.options.coalescing.isEmpty else { return true }
         return try driver.perform { effects throws(BusError) in
@@ -326,6 +328,8 @@ struct CenterHandlers {
             let posters = center.posterStatuses(most: Int(most)) { name in
                 visibility.shows(name) && names?.contains(name) != false
             }
+            // The posters with the most posts come first. As many as fit into a reply are listed, the oldest connection
+            // first.
             var room = Wire.maxAnswerBytes
             let busiest = posters.map(listed).prefix { poster in
                 room -= poster.byteCount

@@ -31,6 +31,7 @@ package final class CenterObject {
     private let deliverySources: DeliverySources
     private let refusals: RejectionLog
     private let revocations: PolicyRevocations
+    /// The calls that are served in slices.
     private let parts: SlicedCalls
     private let postBatches: PostBatches
     private let channelPosts: ChannelPosts
@@ -182,6 +183,8 @@ package final class CenterObject {
                 }
             }
         }
+        // Posts of other sessions that were lost on their way join the lost posts of this session, of which the call
+        // queue informs the observers.
         sessionsCenter = SessionsCenter(
             driver, as: uniqueName, announce: { [unowned self] post in calls?.lose(post) },
             isWriting: { [unowned self] in calls?.isWriting == true })
@@ -205,7 +208,8 @@ package final class CenterObject {
     private var lastWaitTimer: EventSource?
     /// The length of that wait, in milliseconds.
     private static let lingeringTime: UInt32 = 20
-    /// The maximum time for serving queued calls when the process is about to end.
+    /// The maximum time for serving queued calls when the process is about to end. It is below the time for a stop
+    /// (``ServiceLink``), so that time remains to send the messages.
     private static let timeToSettle = Duration.milliseconds(1500)
 
     /// Serves queued calls and sends all due messages before the process ends. Call it when the service has released
@@ -213,6 +217,7 @@ package final class CenterObject {
     ///
     /// - Parameter completion: called when the bus has carried all messages, or is gone. Then call ``finish()``.
     func settle(_ completion: @escaping () -> Void) {
+        // After ``settleAtOnce(_:)`` this is too late: that call has its own completion.
         guard !isSettling else { return }
         calls?.serveAll(for: Self.timeToSettle)
         channelPosts.endAll(isLast: true)
@@ -342,6 +347,7 @@ package final class CenterObject {
     /// The retained values that are sent to other sessions, for tests.
     var valuesForSessions: [ExportedNotification] {
         var (values, after): ([ExportedNotification], UInt64) = ([], 0)
+        // The highest serial is left out, because the next one after it would overflow.
         while let (value, serial) = driver.center.valueForSessions(after: after, through: .max - 1) {
             values.append(value)
             after = serial
@@ -461,6 +467,7 @@ package final class CenterObject {
         // Nobody would receive the reply of a pure query.
         if hasLeft(sender), Self.pureQueries.contains(where: call.hasMember) { return true }
         driver.noteServing()
+        // A desktop that no longer answers would leave clients suspended, so it is checked while calls arrive.
         driver.effects.activity?.noteUse()
         // Refusals of earlier posts are reported before a reply, by which the caller knows that these posts are
         // accounted for.
@@ -515,6 +522,7 @@ package final class CenterObject {
         main.onArrivingCall = { [weak calls] call in calls?.takeUndecoded(call) == true }
         barrier.use(control: control)
         callers.control = control
+        // The reply queue also bounds the answers to Pings, which the connection would otherwise send itself.
         control.routePeerCalls()
         control.onMessage = { [unowned self, unowned control] message in
             barrier.handle(message) || refuseStray(message, on: control)
@@ -532,6 +540,8 @@ package final class CenterObject {
             guard let sender = message.sender else { return }
             refuse(message, of: sender, with: overload)
         }
+        // Posts of a lost call that are invalid or forbidden count as refused. The others are lost posts, of which the
+        // poster is only notified here.
         calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
         calls.onLostPosts = { [unowned self] poster, count in
             refusals.notices.note(count, overload, of: poster)

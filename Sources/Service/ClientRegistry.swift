@@ -49,6 +49,7 @@ final class ClientRegistry {
         // The request follows the match rule. A client that left before the rule makes the request fail, and a later
         // departure causes a signal, so no departure is missed.
         askForProcess(of: client) { [weak self] result in
+            // The client may have been forgotten meanwhile.
             guard let self, unidentified.contains(client) else { return }
             switch result {
             case .success(let id):

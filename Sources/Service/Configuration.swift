@@ -38,9 +38,9 @@ package struct Configuration: Equatable, KeyFileConfiguration {
     /// Applies a file with a fault, as far as it restricts (E9). A mistake must not allow more than the file without
     /// the mistake would, nor more than the earlier files do.
     ///
-    /// Therefore each part is read in its most restrictive meaning. A faulty line counts as any key of its group. A
-    /// group with an unknown name counts as any group, unless its name looks like a misspelled `[Limits]`, `[Channels]`
-    /// or `[Activity]`.
+    /// Therefore each permission is read in its most restrictive meaning. A faulty line counts as any key of its group.
+    /// A group with an unknown name counts as any group, unless its name looks like a misspelled `[Limits]`,
+    /// `[Channels]` or `[Activity]`.
     package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries {
             // The file has parts that can't be read, which may be entries of any group.
@@ -53,6 +53,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
         for entry in file.entries {
             switch entry.group {
             case "Limits":
+                // A limit is only lowered. A faulty value or key changes nothing, because limits give no permissions.
                 guard let key = Limits.Key(rawValue: entry.key) else { continue }
                 let value = try? file.number(entry, Limits.row(key).range)
                 limits[key] = min(limits[key], value ?? limits[key])

@@ -44,8 +44,9 @@ final class DepartureWatch {
     static let generalRule =
         "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
         + "interface='org.freedesktop.DBus',member='NameOwnerChanged'"
+    /// The time between two rounds of queries.
     private static let pauseMilliseconds: UInt32 = 5000
-    /// The maximum number of queries in a round.
+    /// The maximum number of queries in a round. The next round continues with the other clients.
     private static let maxQuestions = 256
 
     init(bus: any MessageBus) {
@@ -60,6 +61,7 @@ final class DepartureWatch {
         guard clients.updateValue(isGone, forKey: client) == nil else { return }
         switch general {
         case .active: break
+        // If the general rule becomes active, the timer is cancelled, and all clients are queried at once.
         case .asked, .refused: scheduleQueries()
         case .notNeeded:
             ruled.insert(client)
@@ -87,8 +89,10 @@ final class DepartureWatch {
     func forget(_ client: ClientName) {
         clients[client] = nil
         if ruled.remove(client) != nil { bus.removeMatch(OwnerChange.matchRule(for: client)) }
+        // If each client has a rule, there is nothing to query.
         if clients.count == ruled.count { timer = nil }
-        // Without clients the service uses no rules, so rules for single clients may work again.
+        // Without clients the service uses no rules, so rules for single clients may work again. While the bus has not
+        // answered about the general rule, its state stays.
         guard clients.isEmpty, general != .asked else { return }
         if general == .active { bus.removeMatch(Self.generalRule) }
         general = .notNeeded

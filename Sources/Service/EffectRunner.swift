@@ -128,11 +128,12 @@ final class EffectRunner {
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
         backlogProbe.onFinding = { [unowned self] client, hasRead in
             // The finding is about the client's socket on the bus, so it holds for replies and for other messages
-            // there.
+            // there. If the client has a channel, its channel takes the finding for the other messages.
             if probedReplies.remove(client) != nil { report(.replyBacklogProbed(client, hasRead: hasRead)) }
             if !channels.backlogProbed(client, hasRead: hasRead) { report(.backlogProbed(client, hasRead: hasRead)) }
         }
         backlogProbe.mayBeInBus = { [unowned prober] client in prober.mayBeInBus(to: client) }
+        // `line`: the window that the probe was for (``ClientProber/ProbedWindow``).
         prober.onAnswer = { [unowned self] client, line in
             switch line {
             case .replies: report(.repliesAnswered(client))
@@ -230,13 +231,14 @@ final class EffectRunner {
         let completion: () -> Void
     }
 
-    /// Calls `completion` when the bus has carried all sent messages and the store has recorded that, or when a barrier
-    /// fails. For the end of the process.
+    /// Calls `completion` when the bus has carried all sent messages and the store has recorded that, or when the
+    /// connection ends. A refused barrier is repeated while receipts are missing. For the end of the process.
     ///
     /// - Parameter waitsForRefusals: whether to wait for the bus's errors for refused signals too. They arrive behind all
     ///   calls that the bus holds for the service.
     func settle(waitsForRefusals: Bool = true, _ completion: @escaping () -> Void) {
         // Repeats everything while messages without receipts are left.
+        // `isKnown`: false if the bus did not answer, usually because the connection has ended.
         func carried(_ isKnown: Bool) {
             guard isKnown, receipts?.areComplete == false else { return completion() }
             settle(waitsForRefusals: waitsForRefusals, completion)
@@ -245,6 +247,8 @@ final class EffectRunner {
         barrier.pass { [weak self] result in
             guard let self else { return completion() }
             if case .failure(let error) = result, error.name == BusError.disconnectedName { return completion() }
+            // A round trip on the main connection comes behind the errors. It also replaces the barrier where there is
+            // no control connection.
             guard waitsForRefusals || !barrier.isAnsweredLater else { return carried(true) }
             bus.busID { result in
                 if case .success = result { carried(true) } else { carried(false) }

@@ -23,6 +23,7 @@ struct ExplanationText {
     let refusal: String?
     /// The condition under which its application counts as inactive.
     let inactiveWhen: InactiveWhen
+    /// The facts about other applications, as far as the caller may see them.
     let others: Others
     /// The present, in microseconds since 1970 in UTC.
     let now: Int64
@@ -93,6 +94,7 @@ struct ExplanationText {
         let (behavior, interval) = (options.suspensionBehavior.rawValue, options.minimumInterval)
         switch match.fate {
         case .sent:
+            // Without the right to see other clients, the answer does not show whether their messages are due.
             let when =
                 switch (others, match.isBehindUrgent) {
                 case (.withheld, _): "in its turn"

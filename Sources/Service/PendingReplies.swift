@@ -79,6 +79,7 @@ struct PendingReplies {
 
     /// Appends the answer to a post on a channel.
     mutating func append(_ post: ChannelPost, receivers: Int, behind mark: Watermark) {
+        // The channel counts its pending outcomes, which bound its reading and delay its end.
         post.channel.outcomesDue += 1
         append(Waiting(poster: post.channel.client, answer: .channel(post), receivers: receivers, mark: mark))
     }

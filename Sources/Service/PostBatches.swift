@@ -60,6 +60,8 @@ final class PostBatches {
 
     /// Makes posts within a work slice, in one event of the core, and replies after the last one.
     ///
+    /// Each post is decoded and checked, replaces queued posts if it coalesces, is posted, and gets its outcome.
+    ///
     /// - Returns: whether these were the last posts.
     private func serve(_ work: Work, _ slice: WorkSlice) -> Bool {
         var slice = slice
@@ -89,6 +91,7 @@ final class PostBatches {
                     // A post from an earlier slice was checked there.
                     if next == nil { try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true) }
                     guard try driver.removeCoalesced(for: post, from: work.call.sender, effects: &effects) else {
+                        // This slice ends, and the next one begins with this post.
                         work.next = (name, .success(post))
                         break
                     }

@@ -45,6 +45,7 @@ final class PresentConnections {
             let answered = asked
             asked = []
             answered.forEach { $0(names) }
+            // One of these requests may have made another, which has begun a query.
             if asked.isEmpty, !waiting.isEmpty { askBus() }
         }
     }

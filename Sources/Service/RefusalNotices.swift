@@ -29,7 +29,7 @@ final class RefusalNotices {
     private static let pauses = Duration.milliseconds(50)...Duration.seconds(60)
     /// The maximum number of posters. Refusals of further posters are only logged.
     private static let maxPosters = 4_096
-    /// The maximum number of posters of one account.
+    /// The maximum number of posters of one account, so that other accounts find space.
     private static let maxOfAccount = 64
     /// The maximum size of a kept error text, in bytes. A longer text is shortened.
     private static let maxBytes = 512

@@ -64,8 +64,10 @@ final class RejectionLog {
             "refused a post of \(sender) that expects no reply (\(count) so far): \(error.name)", fields)
     }
 
-    /// Notes the invalid posts of a `PostMany` call that was lost as a whole because calls arrive too fast. Its sender
-    /// wanted no reply.
+    /// Notes the posts in a lost `PostMany` call that are invalid or not allowed by policy. The call was lost as a
+    /// whole because calls arrive too fast, and its sender wanted no reply. Its other posts do not count as refused.
+    ///
+    /// - Parameter count: the number of these posts.
     func noteLost(_ count: Int, of sender: UniqueName) {
         refused += UInt64(count)
         driver.center.postWasRefused(of: sender, count: UInt64(count))
@@ -82,6 +84,7 @@ final class RejectionLog {
         refused += 1
         if Self.isOfPosts(call) {
             driver.center.postWasRefused(of: sender)
+            // Posts that want no reply are reported by the signal, as in ``note(_:_:post:)``.
             if call.expectsNoReply { notices.note(Self.posts(in: call), ChannelPosts.unread, of: sender) }
         }
         guard let count = clients.countRefusal(of: sender) else { return }

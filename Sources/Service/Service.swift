@@ -155,7 +155,8 @@ public final class Service {
         case .nameLost: end(.nameLost)
         case .refused(let error) where handoverState == nil: end(.noBus(error))
         case .disconnected where handoverState == nil: end(.disconnected)
-        // After a new connection, the service's own former connection may have the name for another moment.
+        // At the first connection the owner of the name is another process. After a reconnection it may be the
+        // service's own former connection, for another moment.
         case .nameTaken where attempts == 0: end(.nameTaken)
         case .nameTaken where attempts > Self.maxAttemptsForName: end(.nameTaken)
         case .disconnected, .refused, .nameTaken:

@@ -14,7 +14,7 @@ import CarillonWire
 final class ServiceLink {
     /// The reason why a link ended.
     enum End {
-        /// The bus refused the connection.
+        /// The bus refused the connection, or a call with which a link starts.
         case refused(BusError)
         /// The bus closed a connection.
         case disconnected
@@ -86,7 +86,9 @@ final class ServiceLink {
         self.handoverState = handoverState
         waitingCalls = handoverState?.calls ?? []
         self.onEnd = onEnd
+        // A Ping is answered behind the caller's earlier calls, and its answer counts like other replies.
         connection.routePeerCalls()
+        // The messages of one iteration of the loop are written together.
         connection.batchIterations()
         object = CenterObject(
             bus: connection, on: machine, configuration: handoverState?.configuration,
@@ -222,7 +224,7 @@ final class ServiceLink {
     }
 
     /// Tests a message size that may be the reason why the bus closed the last connection. Notifications of that size
-    /// are not sent meanwhile.
+    /// are not sent meanwhile. If the size is safe, or above the earlier limit, only that limit is tested again.
     ///
     /// - Parameters:
     ///   - size: the size of the largest notification in flight on that connection, in bytes.
@@ -235,7 +237,8 @@ final class ServiceLink {
         test(size, otherwise: known, pause: Self.firstPause)
     }
 
-    /// Tests a message size, and sets the limit by the result.
+    /// Tests a message size, and sets the limit by the result. Only the first test of a size, with the first pause, can
+    /// lower the limit. Later tests can lift it.
     ///
     /// - Parameters:
     ///   - size: the size in bytes.
@@ -290,6 +293,7 @@ final class ServiceLink {
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.maxAttempts
         if isLate { Log.warning("the previous owner of the name has not released the state: taking it over") }
+        // Without the lock there is nothing to wait for, so the service serves in any case.
         guard !object.recover(directory: directory, busID: busID, address: machine.address, takesLock: !isLate), !isLate
         else {
             return serve()

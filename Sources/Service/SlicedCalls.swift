@@ -63,7 +63,8 @@ final class SlicedCalls {
         return true
     }
 
-    /// Serves the remaining slices of all begun calls, in the order of their beginning, because the service stops.
+    /// Serves the remaining slices of all begun calls, in the order of their beginning, because the service stops or
+    /// has lost its connection.
     ///
     /// - Returns: the messages of these calls.
     func finishAll() -> [Message] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The serial queue for an observer with an `async` function: the function runs once for each notification, in their order,
-/// and each call ends before the next begins (T1). The queue is bounded; when it is full, the oldest entries are
+/// The serial queue for an observer with an `async` function: the function runs once for each notification, in their
+/// order, and each call ends before the next begins (T1). The queue is bounded; when it is full, the oldest entries are
 /// discarded (T2).
 ///
 /// A detached task runs the function; the task exists only while work waits. If the observer ends during a call, the

@@ -4,8 +4,8 @@ import CarillonMainLoop
 /// The bounded buffer of a delivery queue: jobs that wait for a thread, in one order, each with the run-loop modes in
 /// which it may run (T2). All queues of this module use it; each decides when and where the jobs run.
 ///
-/// Limits are a number of entries and of bytes. When a limit is reached, the oldest entries are discarded. An entry that
-/// alone exceeds the limit of bytes is itself discarded.
+/// Limits are a number of entries and of bytes. When a limit is reached, the oldest entries are discarded. An entry
+/// that alone exceeds the limit of bytes is itself discarded.
 ///
 /// A value type, not thread-safe by itself: each queue has a lock around it. Discarded entries are returned to the
 /// caller, which releases them after unlocking, because their release may run other code.
@@ -33,8 +33,8 @@ struct Backlog<Job: Sendable>: Sendable {
     private(set) var byteCount = 0
     /// The number of lost entries since creation.
     private(set) var lost: UInt64 = 0
-    /// Whether the target's thread was woken and has not begun to drain since. Then another wake-up is unnecessary, unless
-    /// the target's mode allows none of the waiting entries (``ModeLanes/needsWakeUp(_:)``).
+    /// Whether the target's thread was woken and has not begun to drain since. Then another wake-up is unnecessary,
+    /// unless the target's mode allows none of the waiting entries (``ModeLanes/needsWakeUp(_:)``).
     var isAwake = false
     /// Whether ``close()`` was called.
     private(set) var isClosed = false
@@ -131,8 +131,8 @@ struct Backlog<Job: Sendable>: Sendable {
 }
 
 extension DeliveryQueue {
-    /// Memory that several entries of one queue share, such as a notification for several observers. It counts once toward
-    /// the limit, as long as any of these entries waits.
+    /// Memory that several entries of one queue share, such as a notification for several observers. It counts once
+    /// toward the limit, as long as any of these entries waits.
     package final class Payload: @unchecked Sendable {
         // Sendable: the mutable state is accessed only under the lock of the one queue that it is for.
         fileprivate let byteCount: Int

@@ -2,11 +2,11 @@
 import CarillonMainLoop
 import Synchronization
 
-/// The queue of notifications for one main context (T1). It keeps one order for all its work, regardless of modes; a source
-/// on the context runs the work. Observers with a context as their target get their notifications through it.
+/// The queue of notifications for one main context (T1). It keeps one order for all its work, regardless of modes; a
+/// source on the context runs the work. Observers with a context as their target get their notifications through it.
 ///
-/// `DeliveryQueue.Limits.standard` bounds the queue (T2). The queue ends with the context and does not keep it alive; the
-/// work that waits at that time is lost, counted and logged.
+/// `DeliveryQueue.Limits.standard` bounds the queue (T2). The queue ends with the context and does not keep it alive;
+/// the work that waits at that time is lost, counted and logged.
 ///
 /// Threads: any.
 package final class ContextDelivery: Sendable {
@@ -32,7 +32,8 @@ package final class ContextDelivery: Sendable {
     private let lossesSinceDrain = Atomic(0)
 
     package init(_ context: MainContext, _ limits: DeliveryQueue.Limits) {
-        // Weak: the closures below belong to the queue, the source and the context, and must not keep this object alive.
+        // Weak: the closures below belong to the queue, the source and the context, and must not keep this object
+        // alive.
         let reference = Weak<ContextDelivery>()
         let queue = DeliveryQueue(limits: limits, wake: { reference.object?.source.signal() })
         self.queue = queue
@@ -55,8 +56,8 @@ package final class ContextDelivery: Sendable {
         }
     }
 
-    /// Appends `work`, which runs on the context's thread, after all earlier work that may run in the same mode. Returns at
-    /// once. Lost entries are counted and logged.
+    /// Appends `work`, which runs on the context's thread, after all earlier work that may run in the same mode.
+    /// Returns at once. Lost entries are counted and logged.
     ///
     /// - Parameters:
     ///   - byteCount: the memory that `work` keeps, in bytes, without the payload.
@@ -77,8 +78,8 @@ package final class ContextDelivery: Sendable {
         queue.append(byteCount: byteCount, payload: nil, in: modes, work)
     }
 
-    /// Runs the waiting work that the mode allows, in its order, until the source's time in this cycle of the loop is used
-    /// up.
+    /// Runs the waiting work that the mode allows, in its order, until the source's time in this cycle of the loop is
+    /// used up.
     private func drain() {
         let lost = lossesSinceDrain.exchange(0, ordering: .relaxed)
         if lost > 0 { Log.warning("\(lost) notifications were lost, because their thread did not run its loop") }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// A bounded queue of work for one thread, the *target*, filled by any number of other threads (T1). Notification centers
-/// deliver to observers on other threads with it; programs can use it for their own threads.
+/// A bounded queue of work for one thread, the *target*, filled by any number of other threads (T1). Notification
+/// centers deliver to observers on other threads with it; programs can use it for their own threads.
 ///
 /// The queue is FIFO: it keeps the order of each appending thread, and every order between threads that the program
-/// establishes, for example with a lock around its posts. The queue is independent of the kind of loop: it calls `wake`,
-/// and the target's thread then calls ``drain(while:)``.
+/// establishes, for example with a lock around its posts. The queue is independent of the kind of loop: it calls
+/// `wake`, and the target's thread then calls ``drain(while:)``.
 ///
 /// When a limit is reached, the oldest entries are discarded and counted as lost (T2). An entry that alone exceeds the
 /// limit of bytes is itself discarded.
@@ -46,8 +46,8 @@ public final class DeliveryQueue: Sendable {
 
     /// - Parameters:
     ///   - wake: makes the target's thread call ``drain(while:)``. The first append calls it, with no lock held; later
-    ///     appends do not call it until the target drains. While more than one entry waits, `drain` itself also calls it
-    ///     once, so that a loop nested in the first entry's work continues with the next entry.
+    ///     appends do not call it until the target drains. While more than one entry waits, `drain` itself also calls
+    ///     it once, so that a loop nested in the first entry's work continues with the next entry.
     ///   - wakeAfterOthers: does the same as `wake`, but after the target's other work. A `drain` that returns while
     ///     work waits calls it, so that an endless stream does not starve the target's loop. Nil means `wake`.
     public convenience init(
@@ -73,8 +73,9 @@ public final class DeliveryQueue: Sendable {
     /// - Parameters:
     ///   - byteCount: the approximate memory that the work keeps, in bytes.
     ///   - work: called on the target's thread, with no lock held.
-    /// - Returns: the number of lost entries: the oldest ones, which were discarded to free space for this one. An entry
-    ///   that alone exceeds the limit of bytes, or is appended after ``close()``, is lost itself; the result is then 1.
+    /// - Returns: the number of lost entries: the oldest ones, which were discarded to free space for this one. An
+    ///   entry that alone exceeds the limit of bytes, or is appended after ``close()``, is lost itself; the result is
+    ///   then 1.
     @discardableResult
     public func append(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable () -> Void
@@ -102,8 +103,9 @@ public final class DeliveryQueue: Sendable {
     /// ``share``, the target's other work runs first. A nested call, from within running work, continues with the next
     /// entry.
     ///
-    /// - Parameter allowed: asked before each entry; false ends the call. If work remains, the target is woken again. The
-    ///   woken source must then be blocked by the same condition as `allowed`: otherwise it would be woken in a loop.
+    /// - Parameter allowed: asked before each entry; false ends the call. If work remains, the target is woken again.
+    ///   The woken source must then be blocked by the same condition as `allowed`: otherwise it would be woken in a
+    ///   loop.
     public func drain(while allowed: () -> Bool = { true }) {
         let end = clock() + ShareMeter.share
         drain(in: nil, while: allowed) { clock() < end }
@@ -112,8 +114,8 @@ public final class DeliveryQueue: Sendable {
     /// Runs the waiting work of a target that has modes, or a time budget of its own.
     ///
     /// - Parameters:
-    ///   - modes: the context's modes, which select the work that may run; nil allows all. If work remains, the target is
-    ///     woken again, as for ``drain(while:)``.
+    ///   - modes: the context's modes, which select the work that may run; nil allows all. If work remains, the target
+    ///     is woken again, as for ``drain(while:)``.
     ///   - hasTime: asked after each entry; false if the time budget is used up, which ends the call.
     package func drain(in modes: ContextModes?, while allowed: () -> Bool, share hasTime: () -> Bool) {
         // This drain uses up the wake-up that led to it.
@@ -133,9 +135,11 @@ public final class DeliveryQueue: Sendable {
             guard let job else { return }
             job.run()
         } while hasTime()
-        // The time is used up. The wake-up after others is needed even if a normal one is pending: the latter would come
-        // before the target's other work.
+        // The time is used up. The wake-up after others is needed even if a normal one is pending: the latter would
+        // come before the target's other work.
         let isLeft = state.withLock { state in
+            // A pending wake-up serves later appends, except in a queue with modes: there the gate holds its signal
+            // while the queue is empty, so the next append must wake the loop.
             state.isAwake = (state.isAwake && modes == nil) || state.count > 0
             return state.count > 0
         }

@@ -10,13 +10,13 @@ import Foundation
 #endif
 
 /// The source that runs the blocks of `DispatchQueue.main` on a GLib loop, and with them `@MainActor` and
-/// `OperationQueue.main` (M5). Without the source, this work would wait for a `RunLoop.main` or a `dispatchMain()`, and a
-/// program with a GLib loop runs neither.
+/// `OperationQueue.main` (M5). Without the source, this work would wait for a `RunLoop.main` or a `dispatchMain()`, and
+/// a program with a GLib loop runs neither.
 ///
 /// The source belongs to the common modes and has GLib's default priority, as timers and GDK's events have.
 ///
-/// In a program in which another loop serves the main queue, the source does nothing: it acts only while the main thread
-/// runs the default context.
+/// In a program in which another loop serves the main queue, the source does nothing: it acts only while the main
+/// thread runs the default context.
 public enum MainQueueSource {
     /// Attaches the source for the rest of the process's life. Further calls have no effect. Threads: any.
     ///

@@ -7,13 +7,13 @@ import Synchronization
 /// The main thread as delivery target, for each kind of loop that it may run (M4, M5). It is the default target of
 /// observers.
 ///
-/// The library can't know which loop the program runs. Therefore all deliveries wait in one queue, and each wake-up goes
-/// to the GLib source and to the main dispatch queue. The first loop that reacts drains the queue. For each kind of
-/// loop, at most one wake-up is pending (T3):
+/// The library can't know which loop the program runs. Therefore all deliveries wait in one queue, and each wake-up
+/// goes to the GLib source and to the main dispatch queue. The first loop that reacts drains the queue. For each kind
+/// of loop, at most one wake-up is pending (T3):
 ///
 /// - **GLib's loop** dispatches a source of the default context, which has a limited time in each cycle of the loop.
-/// - **`RunLoop.main`** runs the block of the main queue, which only schedules a block on the run loop; that block drains.
-///   If the first block drained, a nested loop inside an observer could not run the main queue.
+/// - **`RunLoop.main`** runs the block of the main queue, which only schedules a block on the run loop; that block
+///   drains. If the first block drained, a nested loop inside an observer could not run the main queue.
 /// - **`dispatchMain()`** runs the block of the main queue, which drains.
 package final class MainThreadTarget: DeliveryTarget {
     package static let shared = MainThreadTarget()
@@ -90,8 +90,8 @@ package final class MainThreadTarget: DeliveryTarget {
         queue.drain(in: nil, while: { isAllowed }, share: { source.hasTimeLeft })
     }
 
-    /// Drains for the other loops, for at most 2 ms. The queue then schedules another block, so that other work of the loop
-    /// runs first.
+    /// Drains for the other loops, for at most 2 ms. The queue then schedules another block, so that other work of the
+    /// loop runs first.
     private func drain() {
         loop.withLock { $0.hasRun = true }
         // In another mode of the default context, the work waits for the GLib source, which runs after that mode ends.
@@ -99,8 +99,8 @@ package final class MainThreadTarget: DeliveryTarget {
         if isAllowed { queue.drain(in: nil, while: { isAllowed }, share: { meter.hasTime() }) }
     }
 
-    /// Whether the mode of the default context allows deliveries. The thread is not checked here: after `dispatchMain()`,
-    /// the main queue runs on other threads.
+    /// Whether the mode of the default context allows deliveries. The thread is not checked here: after
+    /// `dispatchMain()`, the main queue runs on other threads.
     private var isAllowed: Bool {
         modes.allow(.ofCommon)
     }
@@ -113,8 +113,8 @@ private struct MainLoopCheck {
     private var firstDelivery: ContinuousClock.Instant?
     private var hasWarned = false
 
-    /// Whether to warn now; called with every delivery. The warning comes once, if no loop ran within five seconds after the
-    /// first delivery.
+    /// Whether to warn now; called with every delivery. The warning comes once, if no loop ran within five seconds
+    /// after the first delivery.
     mutating func shallWarn() -> Bool {
         guard !hasRun, !hasWarned else { return false }
         let first = firstDelivery ?? .now

@@ -6,8 +6,8 @@ import CarillonMainLoop
 /// the current mode. ``Backlog`` and the notification queues use it.
 ///
 /// There is one lane, a FIFO queue of its own, for each set of modes with waiting elements. Numbers give the order
-/// between lanes. The cost of finding the next element therefore grows with the number of lanes, and not with the number
-/// of elements that may not run.
+/// between lanes. The cost of finding the next element therefore grows with the number of lanes, and not with the
+/// number of elements that may not run.
 ///
 /// A value type; not thread-safe by itself. Inlinable, so that each module specializes it for its own types.
 @usableFromInline package struct ModeLanes<Element> {
@@ -62,9 +62,9 @@ import CarillonMainLoop
         count += 1
     }
 
-    /// Whether the loop must be woken when an element for these modes is appended to a queue that is not empty. This is so
-    /// if all waiting elements are for other sets of modes: then none of them may be allowed, and the loop may sleep. For
-    /// an empty queue the caller always wakes the loop.
+    /// Whether the loop must be woken when an element for these modes is appended to a queue that is not empty. This is
+    /// so if all waiting elements are for other sets of modes: then none of them may be allowed, and the loop may
+    /// sleep. For an empty queue the caller always wakes the loop.
     @inlinable package func needsWakeUp(_ modes: ModeSet) -> Bool {
         count > 0 && !lanes.contains { $0.modes === modes && !$0.entries.isEmpty }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The token that a center returns for an observer of typed messages. The observer lasts as long as the program holds the
-/// token, or until the program passes it to the center's `removeObserver`. Threads: any.
+/// The token that a center returns for an observer of typed messages. The observer lasts as long as the program holds
+/// the token, or until the program passes it to the center's `removeObserver`. Threads: any.
 public struct ObservationToken: Hashable, Sendable {
     private let observation: Observation
     /// The identity of the center, which may be gone.

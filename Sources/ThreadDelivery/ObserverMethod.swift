@@ -12,8 +12,8 @@ package struct ObserverMethod<Target: AnyObject>: @unchecked Sendable {
     package init(_ method: @escaping (Target) -> @isolated(any) (Notification) -> Void) {
         isolationOf = { method($0).isolation }
         call = { target, notification in
-            // The caller already runs on the method's actor, but the language allows the call only with `await`. The cast
-            // removes the isolation from the type, as the standard library's `MainActor.assumeIsolated` does.
+            // The caller already runs on the method's actor, but the language allows the call only with `await`. The
+            // cast removes the isolation from the type, as the standard library's `MainActor.assumeIsolated` does.
             unsafeBitCast(method(target), to: ((Notification) -> Void).self)(notification())
         }
     }

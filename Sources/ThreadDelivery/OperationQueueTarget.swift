@@ -6,8 +6,8 @@ import Synchronization
 /// An operation queue as delivery target.
 ///
 /// One operation at a time runs the waiting work, for any number of notifications. Therefore the notifications stay in
-/// order, even on a queue that runs several operations at once. The target retains the operation queue, so that the queue
-/// lives as long as the observer.
+/// order, even on a queue that runs several operations at once. The target retains the operation queue, so that the
+/// queue lives as long as the observer.
 final class OperationQueueTarget: DeliveryTarget {
     private let queue: DeliveryQueue
 
@@ -22,8 +22,8 @@ final class OperationQueueTarget: DeliveryTarget {
     }
 }
 
-/// Mutual exclusion for the operations that drain a delivery queue: several operations may run at once, but only one may
-/// drain.
+/// Mutual exclusion for the operations that drain a delivery queue: several operations may run at once, but only one
+/// may drain.
 private final class ExclusiveDrain: Sendable {
     /// Weak: the delivery queue holds this object in its `wake` closure.
     let queue = Weak<DeliveryQueue>()

@@ -5,8 +5,8 @@ import Synchronization
 
 /// A thread of the library as delivery target, for programs that run no loop (`defaultDelivery = .ownQueue`).
 ///
-/// The target uses a thread and not a dispatch queue. On Linux the first use of a dispatch queue starts a timer that fires
-/// every second for the life of the process, but a program that only waits for notifications should sleep.
+/// The target uses a thread and not a dispatch queue. On Linux the first use of a dispatch queue starts a timer that
+/// fires every second for the life of the process, but a program that only waits for notifications should sleep.
 ///
 /// The first delivery starts the thread. The thread ends when this object is released; waiting work is then discarded.
 package final class OwnThreadTarget: DeliveryTarget {

@@ -5,7 +5,8 @@ import CarillonMainLoop
 /// The bounded buffer between a source of notifications and one reader of an asynchronous sequence (C7, T2). When it is
 /// full, the oldest elements are discarded.
 ///
-/// The sequence's iterator holds the ``Reader``, and the registration at the center holds the ``Finisher``.
+/// The sequence's iterator holds the ``Reader``. A source that can end before the reader, such as a registration at the
+/// distributed center, holds the ``Finisher``.
 ///
 /// Threads: any.
 package final class ReaderBuffer<Element: Sendable>: Sendable {
@@ -64,7 +65,7 @@ package final class ReaderBuffer<Element: Sendable>: Sendable {
         if hasEnded { action() }
     }
 
-    /// Appends an element.
+    /// Appends an element. After the end of the input or of the reader it is ignored.
     ///
     /// - Parameter byteCount: the approximate memory that the element keeps, in bytes.
     /// - Returns: the number of elements that were discarded to free space; the oldest are discarded first.

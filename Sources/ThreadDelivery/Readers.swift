@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The readers of one asynchronous sequence of notifications: each iterator gets a reader with its own buffer and its own
-/// registration (C7). Thus every iterator receives all elements, and a cancelled one ends only itself.
+/// The readers of one asynchronous sequence of notifications: each iterator gets a reader with its own buffer and its
+/// own registration (C7). Thus every iterator receives all elements, and a cancelled one ends only itself.
 ///
 /// Threads: any.
 package final class Readers<Element: Sendable>: Sendable {

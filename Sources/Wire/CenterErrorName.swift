@@ -18,8 +18,8 @@ public enum CenterErrorName: String, CaseIterable, Sendable {
 }
 
 extension CenterErrorName {
-    /// The explanation of the error as part of a sentence, for errors that arrive as a name alone, such as the outcomes of
-    /// ``PostMany``.
+    /// The explanation of the error as part of a sentence, for errors that arrive as a name alone, such as the outcomes
+    /// of ``PostMany``.
     public var words: String {
         switch self {
         case .invalidName: "its name is empty"
@@ -60,8 +60,8 @@ extension BusError {
     /// The service's own error; nil for D-Bus's errors, and for errors that only a later service has.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
 
-    /// The limit that the message of a `LimitExceeded` names; nil for other errors, and if the message names no limit, as
-    /// in the outcomes of ``PostMany``.
+    /// The limit that the message of a `LimitExceeded` names behind the word `limit`; nil for other errors, and if the
+    /// message names no limit, as in the outcomes of ``PostMany``.
     public var exceededLimit: Limits.Key? {
         guard centerError == .limitExceeded else { return nil }
         let words = message.split(separator: " ")
@@ -75,8 +75,9 @@ extension BusError {
         name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
     }
 
-    /// Whether the program that owns the service's name refuses this client: the service refuses the call, the bus denies
-    /// access, or the program is not the service. A retry fails too, except after `LimitExceeded` (``isRefusal``).
+    /// Whether the program that owns the service's name refuses this client: the service refuses the call, the bus
+    /// denies access, or the program is not the service. A retry fails too, except after `LimitExceeded`
+    /// (``isRefusal``).
     public var meansNotServed: Bool {
         isRefusal
             || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram

@@ -2,11 +2,11 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// A D-Bus method of the service: a value holds the arguments of a call, and the type encodes and decodes the arguments and
-/// the reply.
+/// A D-Bus method of the service: a value holds the arguments of a call, and the type encodes and decodes the arguments
+/// and the reply.
 ///
-/// Each method has a file of its own in `Methods/`, the only place with its name and the order of its arguments. Clients
-/// build their calls with these types, and the service builds its method table from them.
+/// Each method has a file of its own in `Methods/`, the only place with its name and the order of its arguments.
+/// Clients build their calls with these types, and the service builds its method table from them.
 public protocol CenterMethod: Sendable {
     associatedtype Reply
 
@@ -99,8 +99,8 @@ extension Interface.Method {
         }
     }
 
-    /// Creates a row of the service's method table, for a handler that itself decodes the call, refuses file descriptors,
-    /// and replies, possibly later.
+    /// Creates a row of the service's method table, for a handler that itself decodes the call, refuses file
+    /// descriptors, and replies, possibly later.
     public init<Method: CenterMethod>(_: Method.Type, answers handler: @escaping (MethodCall) throws(BusError) -> Void)
     {
         self.init(Method.member, in: Method.inputs, out: Method.outputs, handler: handler)

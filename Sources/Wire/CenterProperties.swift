@@ -3,8 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus properties of the service: their values, and their encoding and decoding. Clients read them with `GetAll`, and
-/// the service builds its property table from ``table(_:)``.
+/// The D-Bus properties of the service: their values, and their encoding and decoding. Clients read them with `GetAll`,
+/// and the service builds its property table from ``table(_:)``.
 public struct CenterProperties: Sendable {
     /// The version of the service's software.
     public var version: String
@@ -109,8 +109,12 @@ public struct CenterProperties: Sendable {
 
     /// Returns the rows of the service's property table.
     ///
-    /// - Parameter current: Returns the values, at each read. Its argument is the reading client; it is nil for a property
-    ///   with the same value for all clients.
+    /// The values of `Policy`, `Sessions` and `Configuration` depend on the reader, so a signal for all clients does
+    /// not carry them. `Statistics` changes with each post, and is not announced. An empty array needs the type of its
+    /// elements: dictionaries for `peers` in `Sessions`, otherwise texts.
+    ///
+    /// - Parameter current: Returns the values, at each read. Its argument is the reading client; it is nil for a
+    ///   property with the same value for all clients.
     public static func table(_ current: @escaping (UniqueName?) -> CenterProperties) -> [Interface.Property] {
         [
             Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current(nil).version) },
@@ -180,7 +184,7 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case intervalBytes = "interval-bytes"
     /// Posts in the queues of their posters now.
     case queuedPosts = "queued-posts"
-    /// The size of the posts in `queuedPosts`.
+    /// The size of the posts in `queued-posts`.
     case queuedPostBytes = "queued-post-bytes"
     /// Queued posts that an earlier process of the service could not save when it ended.
     case lostPosts = "lost-posts"

@@ -2,8 +2,8 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// A D-Bus signal from the service to one client: a value holds its arguments, and the type encodes and decodes them. Each
-/// signal has a file of its own in `Signals/`.
+/// A D-Bus signal from the service to one client: a value holds its arguments, and the type encodes and decodes them.
+/// Each signal has a file of its own in `Signals/`.
 public protocol CenterSignal: Sendable {
     /// The name of the signal on the bus.
     static var member: MemberName { get }

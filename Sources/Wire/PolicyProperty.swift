@@ -9,8 +9,8 @@ public struct PolicyProperty: Equatable, Sendable {
     public var unidentified: String
     /// Whether such a call is now treated as a call from a sandbox, whose access is restricted.
     public var confinesUnidentified: Bool
-    /// The names that each application may use: by the application's id, and then by the list (`post`, `observe`, or a list
-    /// of a later service).
+    /// The names that each application may use: by the application's id, and then by the list (`post`, `observe`, or a
+    /// list of a later service).
     public var applications: [String: [String: [String]]]
 
     public init(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// A helper to convert a received dictionary with known keys to a typed value: each `take` removes an entry and returns its
-/// value. The entries that remain have keys that this version does not know.
+/// A helper to convert a received dictionary with known keys to a typed value: each `take` removes an entry and returns
+/// its value. The entries that remain have keys that this version does not know.
 struct WireDictionary {
     /// The entries that were not taken.
     private(set) var entries: [String: PropertyList]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The D-Bus object that receives the reports of a desktop's script or extension (KWin, GNOME). The service exports it at
-/// ``ActivityInterface/path``.
+/// The D-Bus object that receives the reports of a desktop's script or extension (KWin, GNOME). The service exports it
+/// at ``ActivityInterface/path``.
 ///
 /// It accepts reports only from the desktop itself, since any client of the bus could call it. Each report becomes an
 /// event of ``source``.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A source of events about the active window, for one kind of desktop (A3). ``ActivityFollower`` creates and starts it.
+/// A source of events about the active window, for one kind of desktop (A3). ``ActivityFollower`` creates and starts
+/// it.
 ///
 /// A source is started once, reports on the loop's thread, and never blocks. On failure it reports
 /// ``ActivityEvent/ended(reason:)`` and stops; a new source replaces it later. Releasing a source stops it.
@@ -48,8 +49,8 @@ struct ActivityWindow: Equatable {
     /// The application's id, which is the name of its desktop file; nil if the desktop does not report it.
     var application: String?
     var kind = Kind.application
-    /// The owners of the windows that this window is transient for, as a dialog is for its main window. If this window is
-    /// active, their applications are active too, even if they run in other processes.
+    /// The owners of the windows that this window is transient for, as a dialog is for its main window. If this window
+    /// is active, their applications are active too, even if they run in other processes.
     var transientFor: [WindowOwner] = []
 
     /// The effect of a window on its application's activity.
@@ -58,8 +59,8 @@ struct ActivityWindow: Equatable {
         case application
         /// A part of the desktop itself, which is always visible: dock, panel, background.
         case shell
-        /// A transient window: notification, on-screen display, menu, tooltip, splash screen. An application with only
-        /// such windows has no window that could be active.
+        /// A short-lived window: notification, on-screen display, menu, tooltip, splash screen. An application with
+        /// only such windows has no window that could be active.
         case passing
     }
 

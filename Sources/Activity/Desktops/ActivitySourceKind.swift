@@ -29,8 +29,8 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
         return kinds
     }
 
-    /// The advice to a user whose source reports nothing, as a sentence without its full stop. The status and the log show
-    /// it.
+    /// The advice to a user whose source reports nothing, as a sentence without its full stop. The status and the log
+    /// show it.
     var advice: String {
         switch self {
         case .x11: "a window manager that sets _NET_ACTIVE_WINDOW has to run on the display"

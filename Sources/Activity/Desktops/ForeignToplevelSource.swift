@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The activity source for Wayland compositors with the protocol `wlr-foreign-toplevel-management`: those based on wlroots
-/// and some others, not GNOME and KDE. ``SwaySource`` also uses it to detect the lock screen.
+/// The activity source for Wayland compositors with the protocol `wlr-foreign-toplevel-management`: those based on
+/// wlroots and some others, not GNOME and KDE. ``SwaySource`` also uses it to detect the lock screen.
 ///
 /// The protocol reports the application id of each window (*toplevel*) and the activated window, but no process. If an
 /// application runs twice, its windows can't be assigned to one of the runs, so it is not suspended.
@@ -82,7 +82,7 @@ final class ForeignToplevelSource: ActivitySource {
 
     func requestAnswer() {
         answerCallback = connection?.newObject() ?? 0
-        connection?.request(0, of: WaylandConnection.display, .number(answerCallback))
+        connection?.request(0, of: WaylandConnection.display, .number(answerCallback))  // sync
     }
 
     private func end(_ reason: String) {
@@ -95,6 +95,7 @@ final class ForeignToplevelSource: ActivitySource {
     private func handle(_ event: WaylandConnection.Event) {
         var arguments = event.arguments
         switch (event.object, event.opcode) {
+        // global: the announcement of a global object.
         case (registry, 0):
             if let name = arguments.number(), arguments.text() == Self.managerInterface,
                 let version = arguments.number()
@@ -103,14 +104,16 @@ final class ForeignToplevelSource: ActivitySource {
             }
         case (sync, _):
             guard manager != nil else { return end("the compositor has no \(Self.managerInterface)") }
-            // The events of the windows follow, and name the active one. Until then none is active, which is final on an
-            // empty desktop.
+            // The events of the windows follow, and name the active one. Until then none is active, which is final on
+            // an empty desktop.
             report(nil)
         case (answerCallback, _): onEvent?(.alive)
+        // toplevel: a new window.
         case (manager, 0):
             if let toplevel = arguments.number(), toplevel >= Self.firstServerObject {
                 toplevels[toplevel] = Toplevel()
             }
+        // finished
         case (manager, 1): end("the compositor reports no more windows")
         default:
             if toplevels[event.object] != nil { handle(event, of: event.object) }
@@ -159,6 +162,7 @@ final class ForeignToplevelSource: ActivitySource {
         case 6:
             toplevels[toplevel] = nil
             connection?.request(7, of: toplevel)  // destroy
+            // The close of the active window counts as the loss of the focus. The next report is sent in any case.
             if active == toplevel { (active, reported) = (nil, nil) }
             onEvent?(.closed(String(toplevel)))
         default: break

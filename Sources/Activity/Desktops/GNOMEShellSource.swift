@@ -11,8 +11,8 @@ final class GNOMEShellSource: ReportedSource {
         super.init(peer: "org.gnome.Shell", bus: bus)
     }
 
-    /// Requests a report by signals. The extension reports on its own when the service appears on the bus; the signals are
-    /// needed if the source starts later, after a change of the configuration.
+    /// Requests a report by signals. The extension reports on its own when the service appears on the bus; the signals
+    /// are needed if the source starts later, after a change of the configuration.
     override func desktopFound() {
         if watchesVisibility, let owner { bus.send(ActivityInterface.VisibilityRequested().signal(to: owner)) }
         requestAnswer()

@@ -2,8 +2,8 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The observer of the screen lock and the screen savers on the bus. While the screen is locked, the user sees no window, so
-/// ``ActivityMonitor`` then treats no window as active.
+/// The observer of the screen lock and the screen savers on the bus. While the screen is locked, the user sees no
+/// window, so ``ActivityMonitor`` then treats no window as active.
 ///
 /// Screen savers report their state with the signal ActiveChanged. The name of its interface depends on the desktop and
 /// is also the well-known name of the screen saver. Only the owner of that name is trusted.

@@ -14,8 +14,8 @@ final class SwaySource: ActivitySource {
     private let session: SessionEnvironment
     private let context: MainContext
     private var stream: UnixStream?
-    /// A second source, for the lock screen. When the lock screen takes the focus, Sway's IPC reports nothing, but over the
-    /// Wayland protocol no window is activated any more. The tree is then queried.
+    /// A second source, for the lock screen. When the lock screen takes the focus, Sway's IPC reports nothing, but over
+    /// the Wayland protocol no window is activated any more. The tree is then queried.
     private var activation: ForeignToplevelSource?
     /// Received bytes of incomplete messages.
     private var incoming: [UInt8] = []
@@ -92,6 +92,7 @@ final class SwaySource: ActivitySource {
 
     private func receive(_ bytes: [UInt8]) {
         incoming += bytes
+        // A header has the magic text of six bytes, the size of the payload, and the message type.
         let header = Self.magic.count + 8
         var start = 0
         while incoming.count - start >= header, stream != nil {
@@ -131,9 +132,9 @@ final class SwaySource: ActivitySource {
         }
     }
 
-    /// Whether an event of a window may concern the focus, judged by its first bytes, which name the change. The events of
-    /// titles are frequent and can't be excluded from the subscription. Parsing an event completely would cost thirty
-    /// times as much as this check. Changes that hide other windows matter only if visibility is watched.
+    /// Whether an event of a window may concern the focus, judged by its first bytes, which name the change. The events
+    /// of titles are frequent and can't be excluded from the subscription. Parsing an event completely would cost
+    /// thirty times as much as this check. Changes that hide other windows matter only if visibility is watched.
     private func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
         !Self.irrelevantEvents.contains { payload.starts(with: $0) }
             && (watchesVisibility || !Self.hidingEvents.contains { payload.starts(with: $0) })

@@ -7,9 +7,9 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The activity source for an X11 session. It reads the property `_NET_ACTIVE_WINDOW`, which the window manager sets on the
-/// root window. The process of a window comes from the X server (X-Resource extension), or else from the client itself
-/// (`_NET_WM_PID`).
+/// The activity source for an X11 session. It reads the property `_NET_ACTIVE_WINDOW`, which the window manager sets on
+/// the root window. The process of a window comes from the X server (X-Resource extension), or else from the client
+/// itself (`_NET_WM_PID`).
 ///
 /// The properties of the root window remain when the window manager has died. The source therefore watches the window
 /// manager's check window (`_NET_SUPPORTING_WM_CHECK`), which disappears with it. Without a check window, the active
@@ -165,8 +165,8 @@ final class X11Source: ActivitySource {
 
     // MARK: Window manager
 
-    /// Finds the window manager by its check window. The check window must name itself in the same property; otherwise the
-    /// root window's property is a remainder of an earlier window manager.
+    /// Finds the window manager by its check window. The check window must name itself in the same property; otherwise
+    /// the root window's property is a remainder of an earlier window manager.
     private func lookForManager() {
         connection.numbers(atoms.supportingCheck, of: connection.root) { [unowned self] value in
             guard let check = value?.first, check != 0 else { return managerDisappeared("there is no window manager") }
@@ -216,16 +216,17 @@ final class X11Source: ActivitySource {
         describe(window) { [unowned self] in report($0, window, to: query) }
     }
 
-    /// Determines whether the focus is on a container with this window. For a focused container i3 reports that no window
-    /// has the focus, as for an empty workspace. The two cases differ in whether the window is on the current workspace.
+    /// Determines whether the focus is on a container with this window. For a focused container i3 reports that no
+    /// window has the focus, as for an empty workspace. The two cases differ in whether the window is on the current
+    /// workspace.
     private func findContainer(of window: Window, completion: @escaping (Bool) -> Void) {
         var current: UInt32?
         connection.numbers(atoms.currentDesktop, of: connection.root) { current = $0?.first }
         connection.numbers(atoms.windowDesktop, of: window) { completion($0?.first != nil && $0?.first == current) }
     }
 
-    /// Queries the kind, the process and the transient-for chain of a window. The requests go out together; the reply with
-    /// the process comes last.
+    /// Queries the kind, the process and the transient-for chain of a window. The requests go out together; the reply
+    /// with the process comes last.
     private func describe(_ window: Window, completion: @escaping (ActivityWindow) -> Void) {
         var description = ActivityWindow(id: String(window))
         var parent: Window = 0
@@ -318,8 +319,8 @@ final class X11Source: ActivitySource {
     }
 
     /// Queries the visibility of all windows at once, and reports changes. A window is hidden if it has the state
-    /// `_NET_WM_STATE_HIDDEN`, or if it or an ancestor is not mapped, as on another workspace. Some window managers do not
-    /// unmap windows of other workspaces; these windows count as visible.
+    /// `_NET_WM_STATE_HIDDEN`, or if it or an ancestor is not mapped, as on another workspace. Some window managers do
+    /// not unmap windows of other workspaces; these windows count as visible.
     private func askForVisibility() {
         guard watchesVisibility, manager != nil, !seen.isEmpty else { return }
         isVisibilityStale = isAskingVisibility
@@ -356,8 +357,8 @@ final class X11Source: ActivitySource {
         }
     }
 
-    /// Reports windows as closed that the window manager no longer lists. The active window is excepted: it may be too new
-    /// for the list.
+    /// Reports windows as closed that the window manager no longer lists. The active window is excepted: it may be too
+    /// new for the list.
     private func reportClosed() {
         for window in reported where window != active && !managed.contains(window) {
             reported.remove(window)

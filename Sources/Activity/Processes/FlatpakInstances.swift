@@ -7,9 +7,9 @@ import CarillonBusNames
     import Musl
 #endif
 
-/// The running Flatpak instances of this session, as Flatpak records them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`. The service
-/// asks whether any sandboxed application may call it. If so, it treats a caller that left before its identification as a
-/// sandbox.
+/// The running Flatpak instances of this session, as Flatpak records them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`. The
+/// service asks whether any sandboxed application may call it. If so, it treats a caller that left before its
+/// identification as a sandbox.
 ///
 /// Flatpak keeps the directory of an instance for at least three seconds from the instance's start, and until the next
 /// use of Flatpak. A connection that has just left the bus therefore still has its directory, if it was of an instance.
@@ -31,9 +31,9 @@ package final class FlatpakInstances {
         FlatpakInstances(runtimeDirectory: SessionEnvironment.own[.runtimeDirectory])
     }
 
-    /// Whether any instance has the permission to send messages to the owner of `name` on the session bus. The answer is
-    /// also true if there are too many instances to examine. All calls must pass the same name, because a negative answer
-    /// is cached.
+    /// Whether any instance has the permission to send messages to the owner of `name` on the session bus. The answer
+    /// is also true if there are too many instances to examine. All calls must pass the same name, because a negative
+    /// answer is cached.
     package func mayTalk(to name: WellKnownName) -> Bool {
         var status = stat()
         guard stat(directory, &status) == 0 else { return false }
@@ -42,8 +42,8 @@ package final class FlatpakInstances {
             return false
         }
         unchangedSince = nil
-        // A recent modification time may be the same for an instance that starts later, in the same clock tick. Then the
-        // answer is not cached.
+        // A recent modification time may be the same for an instance that starts later, in the same clock tick. Then
+        // the answer is not cached.
         let isCertain = Self.now - (Int(changed.tv_sec) * 1000 + Int(changed.tv_nsec) / 1_000_000) > 100
         guard let entries = opendir(directory) else { return false }
         defer { closedir(entries) }

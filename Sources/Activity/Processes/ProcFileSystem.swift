@@ -8,7 +8,8 @@
 /// The process table of the kernel, read from `/proc`. Facts that can't be read are unknown. The service wraps it in
 /// ``RecentProcesses``.
 ///
-/// Most reads from `/proc` return at once. Two kinds of read may block, so they are returned as ``Lookup/mayBlock(_:)``:
+/// Most reads from `/proc` return at once. Two kinds of read may block, so they are returned as
+/// ``Lookup/mayBlock(_:)``:
 ///
 /// - Files in the root directory of a process, which may be in any file system, also one whose server does not answer.
 ///   Processes with the same root directory as this process are excepted, because no such file is read for them.
@@ -39,8 +40,8 @@ package struct ProcFileSystem: ProcessTable, Sendable {
             ? .known(confinement(byCgroup: processID)) : .mayBlock { confinementByRoot(of: processID) }
     }
 
-    /// Whether a process has the same mount namespace and root directory as this process. Such a process is in no Flatpak
-    /// sandbox.
+    /// Whether a process has the same mount namespace and root directory as this process. Such a process is in no
+    /// Flatpak sandbox.
     private func hasOwnRoot(_ processID: UInt32) -> Bool {
         guard let namespace = link("\(root)/self/ns/mnt"), let directory = link("\(root)/self/root") else {
             return false
@@ -84,8 +85,9 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         }
         let confinement = confinement(byCgroup: processID)
         if directory >= 0 || confinement.sandbox != nil { return confinement }
-        // The kernel denies access to the root of a program with more privileges than its user, which is in no sandbox. A
-        // sandboxed program can cause the same denial, but Flatpak sets the no-new-privileges flag, which it can't clear.
+        // The kernel denies access to the root of a program with more privileges than its user, which is in no sandbox.
+        // A sandboxed program can cause the same denial, but Flatpak sets the no-new-privileges flag, which it can't
+        // clear.
         return reason == EACCES && !hasNoNewPrivileges(processID) ? .none : .unknown
     }
 
@@ -122,7 +124,8 @@ package struct ProcFileSystem: ProcessTable, Sendable {
     /// Returns the innermost unit of `/proc/PID/cgroup`, from the only line of cgroup v2, or from systemd's line among
     /// others.
     static func unit(inCgroups bytes: [UInt8]) -> String? {
-        // Each line holds the hierarchy, its controllers, and the path.
+        // Each line holds the hierarchy, its controllers, and the path. The path of cgroup v2 is `/` where systemd uses
+        // only the older hierarchies.
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map {
             $0.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
         }
@@ -145,6 +148,8 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         facts(of: processID, root: "\(root)/\(processID)/root")
     }
 
+    /// Returns the facts of a process; nil if there is none.
+    ///
     /// - Parameter directory: The root directory of the process; nil if it need not be searched for Flatpak's file.
     private func facts(of processID: UInt32, root directory: String?) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
@@ -167,7 +172,8 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         .mayBlock { environmentInMemory(of: processID) }
     }
 
-    /// Returns the desktop variables of a process; nil for a process in Flatpak, whose environment describes its sandbox.
+    /// Returns the desktop variables of a process; nil for a process in Flatpak, whose environment describes its
+    /// sandbox.
     private func environmentInMemory(of processID: UInt32) -> SessionEnvironment? {
         guard file("\(root)/\(processID)/root/.flatpak-info") == nil,
             let bytes = file("\(root)/\(processID)/environ", limit: 1 << 20)
@@ -208,8 +214,8 @@ package struct ProcFileSystem: ProcessTable, Sendable {
         Self.contents(of: path, in: directory, limit: limit)
     }
 
-    /// Returns the contents of a regular file; nil for any other object, which is opened without blocking. A sandbox could
-    /// put a pipe in place of the file.
+    /// Returns the contents of a regular file; nil for any other object, which is opened without blocking. A sandbox
+    /// could put a pipe in place of the file.
     ///
     /// - Parameters:
     ///   - directory: The descriptor of the directory of a relative `path`.

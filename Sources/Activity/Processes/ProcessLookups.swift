@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The result of a query about a process: the value, or a closure that finds the value and may block. ``ProcessLookups``
-/// runs such closures.
+/// The result of a query about a process: the value, or a closure that finds the value and may block.
+/// ``ProcessLookups`` runs such closures.
 package enum Lookup<Value: Sendable>: Sendable {
     case known(Value)
     /// A query that must not run on the loop's thread, since it may wait for a file system or a process.

@@ -14,8 +14,8 @@ package struct ProcessFacts: Equatable, Sendable {
     /// The session of the terminal or login, as created by `setsid`. A program in a terminal has another session than
     /// the terminal itself.
     var session: UInt32 = 0
-    /// The systemd unit that was started for this application alone; nil if the process is in another kind of unit, such as
-    /// that of a terminal session.
+    /// The systemd unit that was started for this application alone; nil if the process is in another kind of unit,
+    /// such as that of a terminal session.
     var unit: String?
     /// Whether the process is part of the session or its background, not an application: the compositor, panels,
     /// services.
@@ -58,8 +58,8 @@ package struct ProcessDescription: Equatable, Sendable {
     }
 }
 
-/// A provider of facts about processes: the kernel (``ProcFileSystem``), or its replacement in tests. Its functions never
-/// block; a query that may block is returned as a ``Lookup``.
+/// A provider of facts about processes: the kernel (``ProcFileSystem``), or its replacement in tests. Its functions
+/// never block; a query that may block is returned as a ``Lookup``.
 package protocol ProcessTable {
     /// Returns the short name of the program; empty if the process is gone or hidden.
     func name(of processID: UInt32) -> String
@@ -99,9 +99,9 @@ extension ProcessTable {
 extension ProcessFacts {
     /// Whether this process belongs to the application that owns a window.
     ///
-    /// This is so in three cases: it is the process of the window, both are in the same sandbox instance, or this process
-    /// is a *helper*. A helper is a descendant of the window's process in the same application unit and the same
-    /// session (`setsid`). A program in a terminal has another session, so it is no helper of the terminal.
+    /// This is so in three cases: it is the process of the window, both are in the same sandbox instance, or this
+    /// process is a *helper*. A helper is a descendant of the window's process in the same application unit and the
+    /// same session (`setsid`). A program in a terminal has another session, so it is no helper of the terminal.
     ///
     /// - Parameter window: The facts of the process that owns the window.
     func belongs(to window: ProcessFacts) -> Bool {

@@ -22,8 +22,8 @@ package final class RecentProcesses: ProcessTable {
 
     /// The lifetime of an entry. It is short, because a process may change its name and enter a sandbox.
     private static let lifetime = Duration.milliseconds(100)
-    /// The minimum time between two verifications that the process still has its id. The id itself, which the bus reported,
-    /// is about as old, so an id reused within this time can't be detected anyway.
+    /// The minimum time between two verifications that the process still has its id. The id itself, which the bus
+    /// reported, is about as old, so an id reused within this time can't be detected anyway.
     private static let leastTimeToReuse = Duration.milliseconds(1)
     /// The maximum number of entries; a full cache is cleared.
     private static let maxKnown = 64
@@ -83,7 +83,8 @@ package final class RecentProcesses: ProcessTable {
         return value
     }
 
-    /// Returns the cached entry of the process with this id, and creates or renews it if needed; nil if there is no process.
+    /// Returns the cached entry of the process with this id, and creates or renews it if needed; nil if there is no
+    /// process.
     private func cachedEntry(_ processID: UInt32) -> Known? {
         let now = time()
         if let known = known[processID], now - known.seen < Self.leastTimeToReuse, now - known.since < Self.lifetime {

@@ -5,8 +5,8 @@
     import Musl
 #endif
 
-/// The environment variables that describe the desktop of a session. ``ActivityFollower`` selects and connects the activity
-/// source by them.
+/// The environment variables that describe the desktop of a session. ``ActivityFollower`` selects and connects the
+/// activity source by them.
 ///
 /// The bus may start the service before the desktop has exported its environment. If no desktop is known, the service
 /// therefore reads the environment of its clients: a client with a window has all of these variables.

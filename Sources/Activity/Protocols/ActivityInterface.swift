@@ -2,16 +2,16 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The D-Bus interface `org.carillon.Activity1`, by which the script in KWin and the extension of GNOME Shell report the
-/// windows of the desktop: its names, and its messages as types with encoding and decoding.
+/// The D-Bus interface `org.carillon.Activity1`, by which the script in KWin and the extension of GNOME Shell report
+/// the windows of the desktop: its names, and its messages as types with encoding and decoding.
 ///
 /// ``ActivityReports`` serves it. It is documented in `dbus-interfaces/org.carillon.Activity1.xml`.
 package enum ActivityInterface {
     package static let path: ObjectPath = "/org/carillon/Activity"
     package static let name: InterfaceName = "org.carillon.Activity1"
 
-    /// The report of a change of focus, without the kind of the window. The script and the extension of this project send
-    /// ``WindowFocused`` instead.
+    /// The report of a change of focus, without the kind of the window. The script and the extension of this project
+    /// send ``WindowFocused`` instead.
     package struct Focused: ActivityReport {
         /// The desktop's id of the window that has the focus now; empty if none has.
         package var window: String

@@ -76,8 +76,8 @@ final class WaylandConnection {
     private func handle(_ event: Event) {
         guard event.object == Self.display else { return onEvent?(event) ?? () }
         var arguments = event.arguments
-        // Opcode 0 is an error, which ends the connection. Opcode 1 releases an object number; it is ignored, since this
-        // connection needs only a few numbers.
+        // Opcode 0 is an error, which ends the connection. Opcode 1 releases an object number; it is ignored, since
+        // this connection needs only a few numbers.
         if event.opcode == 0, let object = arguments.number(), let code = arguments.number() {
             end("error \(code) of object \(object): \(arguments.text() ?? "")")
         }

@@ -8,8 +8,8 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// A non-blocking connection to an X server, driven by the loop. Each request has a closure for its reply; the closures are
-/// called in the order of the requests. Events go to ``onEvent``. ``X11Source`` uses it.
+/// A non-blocking connection to an X server, driven by the loop. Each request has a closure for its reply; the closures
+/// are called in the order of the requests. Events go to ``onEvent``. ``X11Source`` uses it.
 ///
 /// Replies and events are only polled, and the requests are small enough for the socket buffer, so no function blocks.
 /// Threads: all members on the thread that runs the context. No callback follows ``onEnd``.
@@ -78,8 +78,8 @@ final class XCBConnection: PolledSourceDelegate {
 
     func dispatch() {
         var hasProgress = true
-        // libxcb may read from the socket in each of these calls. Data that it has read does not make the socket readable
-        // again, so all work is repeated until none is left.
+        // libxcb may read from the socket in each of these calls. Data that it has read does not make the socket
+        // readable again, so all work is repeated until none is left.
         while hasProgress, source != nil {
             hasProgress = false
             if hasUnsent {
@@ -166,7 +166,8 @@ final class XCBConnection: PolledSourceDelegate {
         hasUnsent = true
     }
 
-    /// Requests the first `limit` values of a property of 32-bit numbers; nil if the window or the property does not exist.
+    /// Requests the first `limit` values of a property of 32-bit numbers; nil if the window or the property does not
+    /// exist.
     func numbers(_ property: Atom, of window: Window, limit: Int = 1, completion: @escaping ([UInt32]?) -> Void) {
         expect(library.getProperty(connection, 0, window, property, 0, 0, UInt32(limit)).sequence) { reply in
             guard let reply else { return completion(nil) }
@@ -219,8 +220,8 @@ final class XCBConnection: PolledSourceDelegate {
     /// ``processID(of:completion:)``.
     func prepareProcessIDs(completion: @escaping (Bool) -> Void) {
         library.prefetchExtension(connection, library.resourceExtension)
-        // `extensionData` below would block until the prefetched data arrives. The reply to this later request implies that
-        // the data has arrived.
+        // `extensionData` below would block until the prefetched data arrives. The reply to this later request implies
+        // that the data has arrived.
         isPresent("X-Resource") { [unowned self] isPresent in
             guard isPresent, let data = library.extensionData(connection, library.resourceExtension),
                 data.pointee.present != 0
@@ -240,8 +241,8 @@ final class XCBConnection: PolledSourceDelegate {
         expect(library.resourceClients(connection, 1, &spec).sequence) { reply in
             guard let reply else { return completion(nil) }
             let header = reply.load(as: xcb_res_query_client_ids_reply_t.self)
-            // The reply is a sequence of heads, each followed by its value. This code checks the count and the lengths that
-            // the server sent; libxcb's iterators do not.
+            // The reply is a sequence of heads, each followed by its value. This code checks the count and the lengths
+            // that the server sent; libxcb's iterators do not.
             let headSize = MemoryLayout<xcb_res_client_id_value_t>.size
             var position = MemoryLayout<xcb_res_query_client_ids_reply_t>.size
             let end = position + Int(header.length) * 4

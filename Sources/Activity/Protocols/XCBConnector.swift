@@ -8,8 +8,8 @@ import Synchronization
     import Musl
 #endif
 
-/// An attempt to connect to an X server, on a thread of its own: it loads libxcb and calls `xcb_connect`, which blocks as
-/// long as the server does not answer. ``X11Source`` starts it; the result arrives on the loop's thread.
+/// An attempt to connect to an X server, on a thread of its own: it loads libxcb and calls `xcb_connect`, which blocks
+/// as long as the server does not answer. ``X11Source`` starts it; the result arrives on the loop's thread.
 ///
 /// The thread ends with the attempt, and uses no part of the service except this object. There is at most one attempt
 /// at a time, so a server that never answers blocks only one thread.
@@ -67,8 +67,8 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         pthread_attr_setstacksize(&attributes, 256 << 10)
         defer { pthread_attr_destroy(&attributes) }
         isRunning.withLock { $0 = true }
-        // libxcb reads the file's path from this variable. It is set before the thread starts, because the environment must
-        // not change while another thread reads it.
+        // libxcb reads the file's path from this variable. It is set before the thread starts, because the environment
+        // must not change while another thread reads it.
         if let authority { setenv("XAUTHORITY", authority, 1) }
         let box = Unmanaged.passRetained(connector).toOpaque()
         guard pthread_create(&thread, &attributes, connectOnThread, box) == 0 else {

@@ -38,8 +38,8 @@ struct XCBLibrary: @unchecked Sendable {
     let queryTree: xcb_query_tree_function
     let queryExtension: xcb_query_extension_function
     let prefetchExtension: xcb_prefetch_extension_data_function
-    /// Blocks until the data has arrived that ``prefetchExtension`` requested. The reply to any later request implies that
-    /// it has arrived.
+    /// Blocks until the data has arrived that ``prefetchExtension`` requested. The reply to any later request implies
+    /// that it has arrived.
     let extensionData: xcb_get_extension_data_function
     let resourceVersion: xcb_res_query_version_function
     let resourceClients: xcb_res_query_client_ids_function

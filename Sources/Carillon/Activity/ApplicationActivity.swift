@@ -2,8 +2,8 @@
 import Dispatch
 import Synchronization
 
-/// Suspension by the application's own activity, as with AppKit (A1): by the program's statement ``isActive``, or by reports
-/// of its toolkit. It serves desktops that do not report the active application to the service.
+/// Suspension by the application's own activity, as with AppKit (A1): by the program's statement ``isActive``, or by
+/// reports of its toolkit. It serves desktops that do not report the active application to the service.
 extension DistributedNotificationCenter {
     /// The time for which an application has to be inactive before it is suspended. Switching through windows passes
     /// many of them for a moment only.
@@ -28,8 +28,8 @@ extension DistributedNotificationCenter {
         }
     }
 
-    /// Handles a toolkit's report of whether a window is active. While the program states that it is inactive, the report is
-    /// recorded and has no effect: the program does so when its windows are hidden.
+    /// Handles a toolkit's report of whether a window is active. While the program states that it is inactive, the
+    /// report is recorded and has no effect: the program does so when its windows are hidden.
     func toolkitReports(_ isActive: Bool) {
         let isNews = state.withLock { state in
             defer { state.toolkitActivity = isActive }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The activity of a GTK 3 or GTK 4 application: whether one of its windows is active, which means that it has the keyboard
-/// focus. GTK's signals trigger an evaluation of all windows, and its result is reported.
+/// The activity of a GTK 3 or GTK 4 application: whether one of its windows is active, which means that it has the
+/// keyboard focus. GTK's signals trigger an evaluation of all windows, and its result is reported.
 ///
-/// The library is not linked with GTK. It finds the functions by name in the GTK library that the process has loaded; the
-/// types are those of the stable C interfaces of GTK and GObject. Threads: GTK's, the main thread.
+/// The library is not linked with GTK. It finds the functions by name in the GTK library that the process has loaded;
+/// the types are those of the stable C interfaces of GTK and GObject. Threads: GTK's, the main thread.
 enum GTKActivity {
     private typealias Pointer = UnsafeMutableRawPointer
     private typealias ListToplevels = @convention(c) () -> Pointer?
@@ -74,8 +74,8 @@ enum GTKActivity {
         let evaluate: @Sendable () -> Void = {
             let toplevels = listToplevels()
             defer { freeList(toplevels) }
-            // The application is inactive if no window is active and a visible one has been active before. A window that is
-            // never active, such as a panel or a popup, does not make the application inactive.
+            // The application is inactive if no window is active and a visible one has been active before. A window
+            // that is never active, such as a panel or a popup, does not make the application inactive.
             var (isActive, wasActive) = (false, false)
             var node = toplevels
             while let entry = node?.load(as: ListNode.self) {
@@ -100,8 +100,8 @@ enum GTKActivity {
         followed.withLock {
             $0.source = SignalledSource(on: .default, priority: .default, action: evaluate)
         }
-        // Emission hooks on the base class report when any window is shown or hidden. A shown window is then watched for
-        // its own activity.
+        // Emission hooks on the base class report when any window is shown or hidden. A shown window is then watched
+        // for its own activity.
         for name in ["map", "unmap"] {
             _ = addHook(lookUp(name, windowType), 0, { _, _, _, _ in GTKActivity.hook() }, nil, nil)
         }
@@ -125,8 +125,8 @@ enum GTKActivity {
         return library
     }
 
-    /// Returns a function that tells whether a window is an application's window that can have the keyboard focus. In GTK 4
-    /// all windows are. Nil if a function of GTK 3 is missing.
+    /// Returns a function that tells whether a window is an application's window that can have the keyboard focus. In
+    /// GTK 4 all windows are. Nil if a function of GTK 3 is missing.
     private static func focusability(in library: LoadedLibrary) -> (@Sendable (Pointer?) -> Bool)? {
         guard let windowType: Number = library.function("gtk_window_get_window_type") else { return { _ in true } }
         guard let typeHint: Number = library.function("gtk_window_get_type_hint"),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 
-/// A shared library that this process has already loaded, in which functions are found by name. It never loads a library.
+/// A shared library that this process has already loaded, in which functions are found by name. It never loads a
+/// library.
 struct LoadedLibrary: @unchecked Sendable {
     // Sendable: a handle of the dynamic linker, which is thread-safe; never closed.
     private let handle: UnsafeMutableRawPointer

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The activity of an SDL 2 application: whether one of its windows has the keyboard focus. SDL's focus events report it.
+/// The activity of an SDL 2 application: whether one of its windows has the keyboard focus. SDL's focus events report
+/// it.
 ///
 /// The library is not linked with SDL. It finds SDL's functions by name if the process has loaded SDL; the numbers are
 /// those of SDL 2's stable C interface. Threads: SDL calls an event watch on the thread that adds the event.

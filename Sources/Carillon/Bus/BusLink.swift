@@ -4,12 +4,12 @@ import CarillonMainLoop
 import Foundation
 import Synchronization
 
-/// The link between the program's threads and the bus: an outbox, and a thread of the library (the **bus thread**) that runs
-/// a ``ServiceSession``. Each ``DistributedNotificationCenter`` has one.
+/// The link between the program's threads and the bus: an outbox, and a thread of the library (the **bus thread**) that
+/// runs a ``ServiceSession``. Each ``DistributedNotificationCenter`` has one.
 ///
-/// The program's threads append requests and never wait for the service. The bus thread answers the Pings of the service
-/// even while the main thread is busy (A4, B4). The first request starts the thread. It ends after this object is released
-/// and the waiting requests are sent.
+/// The program's threads append requests and never wait for the service. The bus thread answers the Pings of the
+/// service even while the main thread is busy (A4, B4). The first request starts the thread. It ends after this object
+/// is released and the waiting requests are sent.
 final class BusLink: Sendable {
     /// The loop of the bus thread.
     private let context = MainContext()
@@ -24,6 +24,7 @@ final class BusLink: Sendable {
 
     /// - Parameters:
     ///   - address: the address of the bus, requested again for every connection.
+    ///   - limits: the limits of posts that wait in the outbox.
     ///   - receiver: the receiver of the service's messages, called on the bus thread.
     init(
         address: @escaping BusAddress, limits: Outbox<Request>.Limits = .init(), receiver: any ServiceReceiver

@@ -25,9 +25,9 @@ import Foundation
 /// have no nil. A message that contains this text itself is refused.
 ///
 /// There are two other kinds of messages, which correspond to the messages of Foundation's center:
-/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage``. Unlike these, a
-/// post of a `DistributedMessage` throws if the message is invalid, and can wait for its outcome. Observers of each kind
-/// also receive the messages of the other kinds with the same name.
+/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage``. Unlike these,
+/// a post of a `DistributedMessage` throws if the message is invalid, and can wait for its outcome. Observers of each
+/// kind also receive the messages of the other kinds with the same name.
 public protocol DistributedMessage: Codable, Sendable {
     /// The name of the notification; not empty.
     static var name: Foundation.Notification.Name { get }
@@ -67,8 +67,8 @@ extension DistributedNotificationCenter {
     /// Posts a message, and waits until the service has accepted it.
     ///
     /// - Returns: the number of clients of the service that the post matched.
-    /// - Throws: the errors of ``postAndWait(named:object:userInfo:options:style:coalescing:retention:isolation:)``, and
-    ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
+    /// - Throws: the errors of ``postAndWait(named:object:userInfo:options:style:coalescing:retention:isolation:)``,
+    ///   and ``DistributedNotificationError/encodingFailed(type:reason:)``.
     @discardableResult
     public func postAndWait<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],

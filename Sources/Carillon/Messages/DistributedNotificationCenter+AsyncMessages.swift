@@ -106,7 +106,8 @@ extension DistributedNotificationCenter {
         let observation = observation(
             name: type.name, object: subject, suspensionBehavior: behavior, on: DirectTarget()
         ) { [weak self] received in
-            // The message is decoded in the observer's task, because the program's decoding must not run on the bus thread.
+            // The message is decoded in the observer's task, because the program's decoding must not run on the bus
+            // thread.
             let lost = delivery.append(byteCount: received.byteCount) { [weak self] in
                 guard let message = self?.message(of: type, in: received) else { return }
                 await Origin.$current.withValue(received.origin) { await observer(message) }

@@ -149,8 +149,8 @@ extension DistributedNotificationCenter {
             "a notification is not a \(type): \(reason)", ["CARILLON_NAME": name, "CARILLON_CLIENT": poster])
     }
 
-    /// Returns the default name of a message type: the name of the type with its module. It is the same in all processes
-    /// of a program.
+    /// Returns the default name of a message type: the name of the type with its module. It is the same in all
+    /// processes of a program.
     fileprivate static func name(of type: Any.Type) -> Foundation.Notification.Name {
         let name = String(reflecting: type)
         guard name.contains("(unknown context at ") else { return .init(name) }

@@ -9,8 +9,8 @@ import Synchronization
 
 /// A received notification during its delivery to the program's observers.
 ///
-/// It decodes lazily, on the thread of an observer: the userInfo is decoded when an observer reads it. Several observers
-/// share one decoded form (F3).
+/// It decodes lazily, on the thread of an observer: the userInfo is decoded when an observer reads it. Several
+/// observers share one decoded form (F3).
 final class ReceivedNotification: Sendable {
     /// The notification in the encoded form of the wire.
     let arrived: ArrivedNotification
@@ -70,8 +70,8 @@ final class ReceivedNotification: Sendable {
     }
 
     private func makeNotification() -> MadeNotification {
-        // Several observers share the decoded property-list values. For a single observer, the bytes are decoded directly
-        // into Foundation's types, without that intermediate form.
+        // Several observers share the decoded property-list values. For a single observer, the bytes are decoded
+        // directly into Foundation's types, without that intermediate form.
         let entries = shared == nil ? UserInfoDecoder.decode(arrived.userInfo) : UserInfoDecoder.decode(userInfo)
         return MadeNotification(
             value: Foundation.Notification(
@@ -86,7 +86,8 @@ private struct MadeNotification: @unchecked Sendable {
     let value: Foundation.Notification
 }
 
-/// An observer of the program: a block or a method, the registration that it shares, and the thread or queue that runs it.
+/// An observer of the program: a block or a method, the registration that it shares, and the thread or queue that runs
+/// it.
 final class Observer: Sendable {
     /// The action of an observer on a notification.
     enum Action: Sendable {

@@ -4,12 +4,13 @@ import CarillonCollections
 import CarillonCore
 import CarillonThreadDelivery
 
-/// The table of a center's observers. Observers with equal keys share one registration at the service (C11), so the table
-/// counts the observers of each key. Its methods return the registrations to add and remove, which the caller submits.
+/// The table of a center's observers. Observers with equal keys share one registration at the service (C11), so the
+/// table counts the observers of each key. Its methods return the registrations to add and remove, which the caller
+/// submits.
 ///
 /// The release of an observer may run a `deinit` of the program, which may use the center again. Therefore the table
-/// releases no object itself: the caller takes the removed objects with ``takeReleased()``, and releases them with no lock
-/// held.
+/// releases no object itself: the caller takes the removed objects with ``takeReleased()``, and releases them with no
+/// lock held.
 ///
 /// Not thread-safe by itself; used under the center's lock.
 struct ObserverTable: ~Copyable {
@@ -30,7 +31,7 @@ struct ObserverTable: ~Copyable {
         var unregistered: [RegistrationKey] = []
     }
 
-    /// The observers by their keys.
+    /// The observers by their keys. A key takes the place of the index's name, and the index has no objects.
     private var index = ObserverIndex<RegistrationKey, Never, Observer>()
     /// The owners by their address.
     private var owners: [ObjectIdentifier: Owner] = [:]
@@ -39,8 +40,8 @@ struct ObserverTable: ~Copyable {
     private var lastOrder: UInt64 = 0
     /// The removed objects, which the caller releases.
     private var released: [AnyObject] = []
-    /// The result of the last lookup, because notifications of the same registrations often follow each other. Every change
-    /// clears it, so that it keeps no removed observer alive.
+    /// The result of the last lookup, because notifications of the same registrations often follow each other. Every
+    /// change clears it, so that it keeps no removed observer alive.
     private var recent: (keys: [RegistrationKey], observers: [Observer]) = ([], [])
     /// The number of owners at which the table removes the observers of objects that are gone.
     private var nextSweepCount = 64
@@ -61,9 +62,9 @@ struct ObserverTable: ~Copyable {
             change.unregistered = remove(known.positions)
             owners[ObjectIdentifier(owner)] = nil
         }
-        // Observers of ended objects are usually found when a notification arrives for them. Those without notifications
-        // are removed here; they would otherwise keep their registrations for ever (E1). The search runs when the number
-        // of owners has doubled, so the cost is O(1) for each observer, amortized.
+        // Observers of ended objects are usually found when a notification arrives for them. Those without
+        // notifications are removed here; they would otherwise keep their registrations for ever (E1). The search runs
+        // when the number of owners has doubled, so the cost is O(1) for each observer, amortized.
         if owners.count >= nextSweepCount {
             change.unregistered += removeDead().unregistered
             nextSweepCount = max(64, owners.count * 2)

@@ -3,8 +3,8 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// The conversion of `Codable` messages and values into a userInfo and back. A type that is encoded with keys becomes the
-/// userInfo itself. Any other type becomes its one entry, under the key `value`.
+/// The conversion of `Codable` messages and values into a userInfo and back. A type that is encoded with keys becomes
+/// the userInfo itself. Any other type becomes its one entry, under the key `value`.
 enum MessageCoder {
     /// The key of a value that is not encoded as a keyed container.
     private static let key = "value"
@@ -34,8 +34,8 @@ enum MessageCoder {
         do {
             return try MessageDecoder.decode(type, from: .dictionary(userInfo))
         } catch {
-            // The type may be encoded without keys; the value is then under `value`. If that fails as well, the error of the
-            // more likely form is thrown.
+            // The type may be encoded without keys; the value is then under `value`. If that fails as well, the error
+            // of the more likely form is thrown.
             let isSingle = wantsNoKeys(error)
             guard userInfo.count == 1, let value = userInfo[key] else {
                 guard isSingle else { throw error }

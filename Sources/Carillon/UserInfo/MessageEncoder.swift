@@ -3,11 +3,11 @@ import CarillonCore
 import CarillonWire
 import Foundation
 
-/// An encoder of `Encodable` messages into property lists. The result is that of Foundation's encoder of property lists. It
-/// is produced directly in the types of the wire format, without Foundation's objects.
+/// An encoder of `Encodable` messages into property lists. The result is that of Foundation's encoder of property
+/// lists. It is produced directly in the types of the wire format, without Foundation's objects.
 struct MessageEncoder: Encoder {
-    /// A value under construction. It is an object, because a type may encode through several containers that share it, and
-    /// may add to a nested container at any time until the whole message is encoded.
+    /// A value under construction. It is an object, because a type may encode through several containers that share it,
+    /// and may add to a nested container at any time until the whole message is encoded.
     private final class Node {
         /// The form of the value, which the first container decides.
         enum Kind {

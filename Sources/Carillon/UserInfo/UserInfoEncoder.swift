@@ -4,13 +4,13 @@ import CarillonDBus
 import CarillonWire
 import Foundation
 
-/// The conversion of a userInfo with Swift and Foundation types into property-list values of the wire. It refuses values
-/// of other types, with the path to the first one (N3).
+/// The conversion of a userInfo with Swift and Foundation types into property-list values of the wire. It refuses
+/// values of other types, with the path to the first one (N3).
 ///
 /// The article *Property lists between processes* lists the types, and their types on arrival.
 enum UserInfoEncoder {
-    /// Returns the entries of a userInfo in no order. The result is an array, because a post needs no dictionary, which would
-    /// cost the hashing of each key.
+    /// Returns the entries of a userInfo in no order. The result is an array, because a post needs no dictionary, which
+    /// would cost the hashing of each key.
     ///
     /// - Throws: ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)`` with the path to the first value
     ///   that is not a property-list value.
@@ -134,8 +134,8 @@ enum UserInfoEncoder {
     private static let maxDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
-/// The reason of a refusal, and the path to the refused value. Each collection adds its part of the path while the error
-/// passes through it.
+/// The reason of a refusal, and the path to the refused value. Each collection adds its part of the path while the
+/// error passes through it.
 private struct Fault: Error {
     let reason: String
     var path = ""
@@ -152,8 +152,8 @@ private struct Fault: Error {
     }
 }
 
-/// A type with a property-list representation. Values are cast to this protocol, and not to each concrete type: a cast to a
-/// concrete number type would accept any `NSNumber` and lose its own type.
+/// A type with a property-list representation. Values are cast to this protocol, and not to each concrete type: a cast
+/// to a concrete number type would accept any `NSNumber` and lose its own type.
 private protocol PropertyListEncodable {
     /// Encodes the value.
     ///

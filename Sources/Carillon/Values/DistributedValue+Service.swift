@@ -60,8 +60,8 @@ extension DistributedValue {
 
     /// Reads the value from the service. If this object is released before the answer, `completion` is not called.
     ///
-    /// - Parameter rounds: the maximum number of attempts. An attempt is repeated if its answer may be out of date, because
-    ///   a notification arrived meanwhile.
+    /// - Parameter rounds: the maximum number of attempts. An attempt is repeated if its answer may be out of date,
+    ///   because a notification arrived meanwhile.
     func read(rounds: Int = 3, _ completion: @escaping @Sendable (Answer) -> Void) {
         let reading = state.withLock { $0.followed.beginReading() }
         get { [weak self] result in
@@ -198,8 +198,8 @@ extension DistributedValue {
         }
     }
 
-    /// Removes the value. Its serial is read first, because notifications up to this serial that arrive later have to be
-    /// ignored.
+    /// Removes the value. Its serial is read first, because notifications up to this serial that arrive later have to
+    /// be ignored.
     private func remove(
         _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) {
@@ -220,7 +220,8 @@ extension DistributedValue {
 
     /// Requests the removal of the value that was read.
     ///
-    /// - Returns: whether the removal was requested; false if there is no value, or if the program has changed it since.
+    /// - Returns: whether the removal was requested; false if there is no value, or if the program has changed it
+    ///   since.
     private func remove(
         _ values: [RetainedValueInfo], _ number: UInt64, _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) -> Bool {

@@ -269,8 +269,8 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
         }
     }
 
-    /// Runs a closure on the thread or queue where changes of other programs are shown: that of the center's observers when
-    /// this object was created. Threads: any; called with no lock held.
+    /// Runs a closure on the thread or queue where changes of other programs are shown: that of the center's observers
+    /// when this object was created. Threads: any; called with no lock held.
     func deliver(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable (DistributedValue) -> Void
     ) {

@@ -134,8 +134,8 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     // MARK: Incoming notifications
 
-    /// Handles a notification on the bus thread. It gets its position there, and is decoded later where observers of the
-    /// center run.
+    /// Handles a notification on the bus thread. It gets its position there, and is decoded later where observers of
+    /// the center run.
     private func arrived(_ received: ReceivedNotification) {
         let object = ExactText(received.arrived.object)
         let (position, isFull) = state.withLock {
@@ -177,8 +177,8 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
 
     /// Reads the values from the service.
     ///
-    /// - Parameter rounds: the maximum number of attempts. An attempt is repeated if its answer may be out of date, because
-    ///   a notification arrived meanwhile.
+    /// - Parameter rounds: the maximum number of attempts. An attempt is repeated if its answer may be out of date,
+    ///   because a notification arrived meanwhile.
     private func read(rounds: Int = 3, _ completion: @escaping @Sendable (Answer) -> Void) {
         if let refusal { return completion(.failure(refusal)) }
         let reading = state.withLock { $0.followed.beginReading() }

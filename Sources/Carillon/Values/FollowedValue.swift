@@ -2,9 +2,9 @@
 /// The local copy of one retained value, merged from three sources: notifications, answers of the service to reads, and
 /// changes by this program that the service has not confirmed. ``DistributedValue`` shows it.
 ///
-/// **Order of arrivals.** Answers and notifications are decoded on different threads, and may be decoded out of order. Each
-/// gets a position, a rising number, when it arrives on the bus thread. Content replaces the known content only if its
-/// position is later.
+/// **Order of arrivals.** Answers and notifications are decoded on different threads, and may be decoded out of order.
+/// Each gets a position, a rising number, when it arrives on the bus thread. Content replaces the known content only if
+/// its position is later.
 ///
 /// **Own changes.** A change of this program is shown at once. It stays shown until all changes are answered and a read
 /// has returned the value that the service keeps. Older content that arrives in between is recorded and not shown.
@@ -14,15 +14,15 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// A read request to the service that is in progress.
     struct Reading: Sendable {
         fileprivate let number: UInt64
-        /// The number of the last change when the read began. Nil if a change was unanswered then: the result of the read
-        /// may precede that change.
+        /// The number of the last change when the read began. Nil if a change was unanswered then: the result of the
+        /// read may precede that change.
         fileprivate let change: UInt64?
     }
 
     /// The last known value of the service; nil if there is none.
     private(set) var known: Content?
-    /// The content of this program's last change, until a read shows its effect; nil if there is none. The inner optional is
-    /// nil for a removal.
+    /// The content of this program's last change, until a read shows its effect; nil if there is none. The inner
+    /// optional is nil for a removal.
     private var change: Content??
     /// The last change that the service accepted, until a read shows its effect. After a refused change, its content is
     /// shown again.
@@ -111,8 +111,8 @@ struct FollowedValue<Content: Sendable>: Sendable {
         known = content
     }
 
-    /// Records the decoded result of a read. It is shown if no change was unanswered when the read began and no change began
-    /// since.
+    /// Records the decoded result of a read. It is shown if no change was unanswered when the read began and no change
+    /// began since.
     mutating func take(_ content: Content?, at position: UInt64, from reading: Reading) {
         take(content, at: position)
         if reading.change == lastChange { (change, accepted) = (nil, nil) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// The local copy of all retained values of a name, by their objects. It is merged from notifications and from answers of
-/// the service to reads; ``DistributedValues`` shows it.
+/// The local copy of all retained values of a name, by their objects. It is merged from notifications and from answers
+/// of the service to reads; ``DistributedValues`` shows it.
 ///
 /// As in ``FollowedValue``, each answer and notification gets a position, a rising number, when it arrives on the bus
 /// thread. They may be decoded out of order; content of an earlier position never replaces content of a later one.
@@ -33,8 +33,8 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     private var lastPosition: UInt64 = 0
     /// The position of the latest recorded answer. Answers of earlier positions are ignored.
     private var readPosition: UInt64 = 0
-    /// The greatest serial of each object in the notifications that arrived during each read in progress, by the number of
-    /// the read. A **serial** is the number of a post among all that the service has accepted.
+    /// The greatest serial of each object in the notifications that arrived during each read in progress, by the number
+    /// of the read. A **serial** is the number of a post among all that the service has accepted.
     private var readings: [UInt64: [ExactText: UInt64]] = [:]
     private var lastReading: UInt64 = 0
     /// The greatest serial in the last answer. Posts with serials up to it are older, and are ignored.
@@ -50,8 +50,9 @@ struct FollowedValues<Content: Equatable & Sendable>: Sendable {
     /// The content of an object; nil if there is none, or if it is not known yet.
     func content(of object: ExactText) -> Content? { entries[object]?.content }
 
-    /// Whether there are so many entries that the values must be read again. Entries of posts that are not retained may be
-    /// among them; a read removes those.
+    /// Whether there are so many entries that the values must be read again. Entries of posts that are not retained may
+    /// be among them; a read removes those. The limit grows with the number at the last read, so the cost of reads is
+    /// constant for each notification, amortized.
     var isFull: Bool { entries.count > 1_024 + 2 * countRead }
 
     // MARK: Notifications

@@ -44,12 +44,14 @@ struct BridgeObservers {
 
     /// Replaces each observer with a new one, for a replay.
     ///
-    /// - Returns: the observers to unregister and to register, and the number that ``caughtUp(behind:)`` needs.
+    /// - Returns: the observers to unregister and to register, and the last registration number before the replay
+    ///   (`mark`), for ``caughtUp(behind:)``.
     mutating func replay() -> (ended: [RegistrationKey], begun: [RegistrationKey], mark: UInt64) {
         let mark = lastNumber
         earlier += current.map { ($0.key, $0.value) }
         let begun = current.keys.map { begin($0) }
         var ended: [RegistrationKey] = []
+        // Normally `caughtUp(behind:)` ends earlier observers. Beyond the limit the oldest one ends now.
         for kind in current.keys {
             let count = earlier.count { $0.kind == kind }
             guard count > Self.maxEarlier, let oldest = earlier.firstIndex(where: { $0.kind == kind }) else {
@@ -63,7 +65,8 @@ struct BridgeObservers {
     /// Forgets the observers from before a replay, because all notifications that the service had at its beginning have
     /// arrived.
     ///
-    /// - Returns: the observers to unregister. Those of later replays stay.
+    /// - Parameter mark: the number that ``replay()`` returned.
+    /// - Returns: the observers to unregister. Those of later replays have higher numbers, and stay.
     mutating func caughtUp(behind mark: UInt64) -> [RegistrationKey] {
         let ended = earlier.filter { $0.registered.number <= mark }
         earlier.removeAll { $0.registered.number <= mark }

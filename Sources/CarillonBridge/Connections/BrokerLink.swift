@@ -114,7 +114,7 @@ final class BrokerLink {
     private var delays = 0
     /// Whether the present or next connection replaces one on which the broker had dropped messages.
     private(set) var isRenewed = false
-    /// The number of changes of ``isReadingPaused``.
+    /// The number of changes of ``isReadingPaused``, by which a user notices that reading was paused meanwhile.
     private(set) var pauses: UInt64 = 0
     /// The pending end of the connection, which follows the acknowledgment of the last publication (`id`). `then` is
     /// the state afterwards.
@@ -144,6 +144,7 @@ final class BrokerLink {
     /// Begins to connect, with the session that the broker may have kept.
     func connect() {
         timer = nil
+        // The link is about to end the connection itself.
         guard pendingEnd == nil else { return }
         state = .connecting
         do throws(MQTTError) {
@@ -189,7 +190,8 @@ final class BrokerLink {
         pendingEnd.done()
     }
 
-    /// Resets everything that belongs to an accepted connection, and informs the delegate.
+    /// Resets everything that belongs to an accepted connection, and informs the delegate. After an attempt that was
+    /// never accepted it does nothing.
     private func ended(because error: MQTTError?) {
         guard let connectedAt else { return }
         self.connectedAt = nil
@@ -204,8 +206,8 @@ final class BrokerLink {
     /// The age at which a connection counts as a success.
     private static let timeOfGoodConnection = Duration.seconds(10)
 
-    /// Schedules the next attempt, after a pause that doubles with each failure, up to one minute. A random part of up to a quarter is added to the pause
-    /// or subtracted.
+    /// Schedules the next attempt, after a pause that doubles with each failure, up to one minute. A random part of up
+    /// to a quarter is added to the pause or subtracted.
     ///
     /// - Parameter reason: the reason why there is no connection, for the log and the status.
     private func wait(because reason: String) {
@@ -441,6 +443,7 @@ extension BrokerLink: MQTTClientDelegate {
         ended(because: error)
         if pendingEnd != nil { return finishEnd() }
         switch state {
+        // A late event: in these states the link wants no connection.
         case .starting, .stopped, .held: return
         case .connecting, .connected, .waiting, .takenOver: break
         }

@@ -8,7 +8,7 @@ extension MQTTClient.Settings {
     ///
     /// - Parameters:
     ///   - presence: the presence of this process, whose offline message is the last will.
-    ///   - id: the unguessable part of the client identifier; nil if none can be stored.
+    ///   - id: the unguessable part of the client identifier; nil if none can be stored (``StateStore/clientID()``).
     /// - Throws: an error that names an unreadable password file.
     static func of(
         _ configuration: BridgeConfiguration, _ presence: OwnPresence, id: String?
@@ -30,6 +30,7 @@ extension MQTTClient.Settings {
         settings.sessionExpiry = configuration.sessionExpiry
         settings.receiveMaximum = configuration.receiveMaximum
         settings.sendMaximum = configuration.inFlight
+        // Far above the 1 MiB that the service accepts as userInfo by default. The broker drops larger messages.
         settings.maximumPacketSize = 4 << 20
         settings.userName = configuration.userName
         settings.password = password

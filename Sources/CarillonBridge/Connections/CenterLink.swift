@@ -40,7 +40,7 @@ final class CenterLink: @unchecked Sendable {
     private(set) var refusal: String?
     /// The timer of ``askSoon()`` and ``stop(_:)``.
     private var timer: EventSource?
-    /// The completions of posts that did not fit into the outbox. They are called with an error.
+    /// The completions of posts that did not fit into the outbox. ``fullTimer`` calls them with the error.
     private var full: [@Sendable (Result<Int, ServiceError>) -> Void] = []
     /// Runs before these calls.
     private var fullTimer: EventSource?
@@ -83,6 +83,8 @@ final class CenterLink: @unchecked Sendable {
     /// For an exact name the bridge is an ordinary observer, which posters see as a receiver. The service does not
     /// match prefixes. For a prefix or `*` the bridge therefore observes every name as a monitor, which counts neither
     /// as interest nor as a receiver.
+    ///
+    /// All observers are delivered immediately, so that a suspension of the bridge delays nothing.
     func export(_ patterns: [NamePattern]) {
         var wanted: Set<RegistrationKey> = []
         var options = ObserverOptions(
@@ -92,12 +94,14 @@ final class CenterLink: @unchecked Sendable {
         }
         let isExact = patterns.allSatisfy { if case .exactly = $0 { true } else { false } }
         if !isExact {
+            // Without effect: the service delivers to each monitor immediately. `coalesce` is the option's default.
             options.suspensionBehavior = .coalesce
             options.isMonitor = true
             wanted.insert(RegistrationKey(name: nil, object: nil, options: options))
         }
         let (ended, begun) = observers.want(wanted)
         change(ended, begun)
+        // A refused observer is reported again.
         refusal = nil
         session.pump()
     }
@@ -123,6 +127,7 @@ final class CenterLink: @unchecked Sendable {
     ///   long. The earlier observers then stay until the next replay, because the next service may send notifications
     ///   for them alone.
     func replayValues(_ done: @escaping (Bool) -> Void) {
+        // `mark` is the last registration number before the replay. It is no marker (``Mark``).
         let (ended, begun, mark) = observers.replay()
         change(ended, begun)
         whenCaughtUp(within: Self.patience) { [weak self] hasArrived in
@@ -162,12 +167,13 @@ final class CenterLink: @unchecked Sendable {
     /// The name of the markers: notifications that the bridge posts to itself behind all notifications queued for it.
     /// When a marker arrives, all earlier ones have arrived.
     private static let markName = "org.carillon.Bridge.Mark"
-    /// The time limit for the marker of a replay, in milliseconds.
+    /// The time limit for the marker of a replay, in milliseconds. All notifications queued before the marker have to
+    /// arrive first. The limit also ends the wait for a marker that the service dropped.
     private static let patience: UInt32 = 600_000
     /// The pause before a marker that the service has not accepted is posted again, in milliseconds.
     private static let pauseOfMarks: UInt32 = 5_000
 
-    /// A marker that has not arrived.
+    /// A marker that has not arrived. Each has its own observer, for the marker's object alone.
     private struct Mark {
         /// The observer that receives the marker.
         let key: RegistrationKey
@@ -316,8 +322,8 @@ extension CenterLink: PostingService {
 }
 
 extension SharedOutbox {
-    /// Adds a request, and logs if the outbox is full. It has no bound of its own here, because the callers limit the
-    /// number of their requests.
+    /// Adds a request. Only posts have a limit, so only a post can be refused. The loss is then logged. The callers of
+    /// this function make few requests, so the other requests need no limit.
     fileprivate func add(_ request: Request) {
         do throws(ServiceError) {
             try append(request)
@@ -388,6 +394,7 @@ extension CenterLink: ServiceReceiver {
     func lostPosts(_ count: Int, because error: ServiceError) {
         Log.warning("the service did not accept \(count) posts of the bridge: \(error)")
     }
+    /// Does nothing, because the bridge's observers are delivered immediately in spite of a suspension.
     func suspensionChanged(_: Bool, cause _: String) {}
     func interestChanged() { delegate?.interestChanged() }
     func valuesRemoved() { delegate?.valuesRemoved() }

@@ -16,7 +16,7 @@ struct Grants {
 
     /// Notes a subscription that was sent.
     mutating func asked(_ filters: [TopicFilter], _ id: PacketID) {
-        // Queries request quality of service 0, and are not recorded.
+        // Queries request quality of service 0. A packet with such a filter is not recorded.
         asked[id] = filters.filter { $0.quality != .atMostOnce }.map(\.topic)
         if asked[id]?.count != filters.count { asked[id] = nil }
     }

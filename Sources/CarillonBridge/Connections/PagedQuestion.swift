@@ -45,7 +45,7 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private let began: () -> Void
     /// Receives all pages.
     private let answered: ([Method.Reply]) -> Void
-    /// The pages of the present question.
+    /// The pages of the present question that have arrived.
     private var pieces: [Method.Reply] = []
     /// The number of the present question: answers to earlier ones are ignored.
     private var number = 0

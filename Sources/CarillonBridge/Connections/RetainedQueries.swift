@@ -93,7 +93,7 @@ final class RetainedQueries {
         var shownSince = SuspendingClock.now
         /// The number of packets with a canary that was not refused.
         var canaries = 0
-        /// The expected content of the canary: that of its message when the query began; nil for any.
+        /// The expected content of the canary (not its topic): that of its message when the query began; nil for any.
         var canary: CanaryContent?
         /// The number of subscriptions to the canary, of all queries, that the unsubscription of this query ends.
         var canariesEnded = 0
@@ -189,8 +189,8 @@ final class RetainedQueries {
         let (filters, canary) = (query.filters, query.usesCanary ? canary : nil)
         query.canary = canaryContent
         for part in filters.chunks(of: Self.batchSize) {
-            // All filters of a packet have the same options. The canary is a message of this client itself, so with a
-            // canary no filter excludes own messages.
+            // Filters with different options would leave in separate packets, without the canary. The canary is a
+            // message of this client itself, so with a canary no filter excludes own messages.
             var packet = part.map { filter($0, excludesOwn: query.excludesOwn && canary == nil) }
             if let canary { packet.append(filter(canary.filter, excludesOwn: false)) }
             if let id = subscribe(packet, query.identifier) {
@@ -206,6 +206,7 @@ final class RetainedQueries {
         for filter in filters { open[filter, default: 0] += 1 }
         queries.append(query)
         wait(for: query, Time.answer)
+        // Without a sent packet there is no answer to wait for.
         if query.unanswered.isEmpty { end(query) }
     }
 
@@ -236,6 +237,8 @@ final class RetainedQueries {
         let isCanary = topic == canary?.topic
         if isCanary { hasSeenCanary = true }
         for query in queries {
+            // The broker's answer to a subscription has the identifier of that subscription alone. A message with
+            // several identifiers was published during the query, and is no canary.
             if isCanary, identifiers.isEmpty || identifiers == [query.identifier],
                 query.canary.map({ $0 == CanaryContent(publication) }) ?? true
             {
@@ -255,6 +258,7 @@ final class RetainedQueries {
             switch query.phase {
             case .showing: end(query)
             case .asking, .ending:
+                // The broker did not answer in time. It may have subscriptions all the same.
                 for part in query.filters.chunks(of: Self.batchSize) { _ = unsubscribe(Array(part)) }
                 query.answer.outcome = .unanswered
                 end(of: query)
@@ -295,7 +299,7 @@ final class RetainedQueries {
         }
     }
 
-    /// Ends a query with its answer, and begins the next waiting query.
+    /// Ends a query after step 3: passes its answer on, and begins the next waiting query.
     private func end(of query: Query) {
         query.timer = nil
         queries.removeAll { $0 === query }

@@ -56,6 +56,7 @@ final class RoundTripTest {
         self.broker = broker
         self.context = context
         self.done = done
+        // A refusal is reported to the user of the test alone (`isTrial`): no other message needs this topic.
         subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)], isTrial: true)
         let seconds = timeout / 1_000
         timer = .once(milliseconds: timeout, on: context) { [unowned self] in

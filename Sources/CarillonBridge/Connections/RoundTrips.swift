@@ -24,7 +24,7 @@ final class RoundTrips {
     private let context: MainContext
     /// The present or last test or probe.
     private var current: RoundTripTest?
-    /// Whether it is a probe that is in progress.
+    /// Whether the message in progress is the bridge's own probe, and no requested test.
     private var isOwn = false
     /// Runs before a probe.
     private var timer: EventSource?

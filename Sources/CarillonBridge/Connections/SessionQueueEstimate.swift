@@ -7,7 +7,8 @@
 /// A queued message may be old: a retained message among them does not show the present value at the broker. Nor is the
 /// queue complete: a full queue takes no further messages, so a removal behind it may be missing.
 struct SessionQueueEstimate {
-    /// The reading time after which all queued messages are read. The broker sends them before all others.
+    /// The reading time after which all queued messages count as read, an estimate. The broker sends them before all
+    /// others.
     static let readingTime = Duration.seconds(90)
 
     /// The state of the queue at the broker.

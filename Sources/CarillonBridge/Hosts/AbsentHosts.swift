@@ -29,8 +29,8 @@ final class AbsentHosts {
     /// Runs until the next values end.
     private var timer: EventSource?
 
-    /// The time from a connection until the broker has shown the hosts that are online, and hosts have connected to it,
-    /// in microseconds.
+    /// The time from a connection until the broker has shown the hosts that are online, in microseconds: the 90 seconds
+    /// of ``HostConfirmation``, in which hosts connect again, and 5 seconds for its query.
     private static let trust: Int64 = 95_000_000
     /// The beginning of 2020, in microseconds since 1970. A wall clock with an earlier time is not set yet.
     private static let earliest: Int64 = 1_577_836_800_000_000
@@ -67,6 +67,7 @@ final class AbsentHosts {
         for (origin, time) in saved
         where since[origin] == nil && !isPresent(origin) && machines.hasSpace(for: origin) {
             machines.add(origin)
+            // A time in the future would delay the end. A wall clock that is not set can't correct it.
             since[origin] = now < Self.earliest ? time : min(time, now)
             if expiry > 0, now - time >= expiry { over.insert(origin) }
         }
@@ -116,7 +117,8 @@ final class AbsentHosts {
 
     /// Returns the wall-clock time at which the values of a host end.
     private func dueTime(_ since: Int64, _ trusted: Int64) -> Int64 {
-        // An absence that began on this connection is certain. Another one also needs the broker's confirmation.
+        // The connection began at `trusted` minus `trust`. An absence that began on it is certain. An earlier one also
+        // needs the broker's confirmation.
         since + Self.trust < trusted ? max(since + expiry, trusted) : since + expiry
     }
 

@@ -40,7 +40,7 @@ final class HostAnnouncer {
             isValue: true)
     }
 
-    /// Removes the values of hosts of another realm.
+    /// Removes the values of all hosts of a table, because the configuration no longer follows their presence.
     func forget(_ table: HostTable) {
         table.hosts.keys.sorted { $0.text < $1.text }.forEach(forget)
     }

@@ -19,7 +19,8 @@ final class HostConfirmation {
         case asking
     }
 
-    /// The duration of step 2, in milliseconds. A host connects to its broker at least once in 75 seconds.
+    /// The duration of step 2, in milliseconds. A bridge without a connection tries to connect at least every 75
+    /// seconds (``BrokerLink``).
     private static let patience: UInt32 = 90_000
 
     private let realm: String
@@ -104,7 +105,9 @@ final class HostConfirmation {
             var hosts = unconfirmed()
             if mayBeQueued {
                 // The broker may have dropped presence messages because of a full queue, and queued ones are old. Each
-                // host is therefore queried, also a host that is reported offline.
+                // host is therefore queried, also a host that is reported offline. `began` makes the online hosts
+                // unconfirmed again.
+                // If the broker may still send queued messages, another confirmation follows.
                 mayBeQueued = broker.mayBeQueued
                 shown = known().subtracting(hosts)
                 began()

@@ -4,8 +4,8 @@ import CarillonMQTT
 import CarillonMainLoop
 
 /// The removal of all messages that the broker retains of a host that is gone for good: `carillon bridge forget`.
-/// ``BridgeInstance`` creates one for each command. It queries the broker for the messages and publishes an empty retained
-/// message on each of their topics, which removes them.
+/// ``BridgeInstance`` creates one for each command. It queries the broker for the messages and publishes an empty
+/// retained message on each of their topics, which removes them.
 final class HostRemoval {
     /// The outcome of a removal.
     struct Result {

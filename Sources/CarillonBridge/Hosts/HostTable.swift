@@ -33,7 +33,8 @@ struct HostTable {
 
     /// Processes a presence message, on ``BridgeTopic/Subject/online``.
     ///
-    /// - Returns: the new presence if it has changed; nil otherwise, and for an unreadable message.
+    /// - Returns: the new presence if it has changed; nil otherwise, for an unreadable message, and for a new host
+    ///   beyond the quota of its machine.
     mutating func take(_ publication: Publication, of origin: Origin) -> Host? {
         unconfirmed.remove(origin)
         guard let host = Self.host(in: publication) else {

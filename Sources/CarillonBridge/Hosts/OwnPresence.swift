@@ -46,7 +46,8 @@ struct OwnPresence {
     /// The token that says that the broker has all values of this host; nil before. It changes each time the broker had
     /// lacked some.
     var valuesToken: String?
-    /// Whether this was found on the present connection, so that messages contain the token.
+    /// Whether the bridge has found on the present connection that the broker has all values. Only then do its messages
+    /// contain ``valuesToken``.
     var brokerHasAllValues = false
     /// Whether the broker has shown a presence message of this process on this connection.
     private var hasSeenOwn = false
@@ -82,6 +83,7 @@ struct OwnPresence {
             if PlantedFault.strikes(.ownRunMistaken), claim.isOnline { return .disconnectForOther }
         #endif
         guard !isRetained || hasSeenOwn else { return .none }
+        // An offline or unreadable message, or one without a run, is wrong while this bridge is online.
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
         if let challenge, claim.answer == challenge { return .disconnectForOther }
         guard let asked = claim.challenge else { return .correct(answer: nil) }

@@ -124,6 +124,7 @@ final class Importer {
         }
         earlierImports = state.imports
         for filter in state.subscriptions.filters {
+            // A filter for topics of bridges is no valid pattern for devices.
             guard let pattern = try? TopicPattern(filter) else { continue }
             if let device = Origin(host: pattern.root, user: TopicMap.user) { earlierDevices.insert(device) }
         }
@@ -223,6 +224,7 @@ final class Importer {
     func connected(sessionPresent: Bool) {
         audit.connected(sessionPresent: sessionPresent)
         absent.connected()
+        // Without a connection no message could fill a hole.
         gate.extendHoles(now: context.now)
         watchHoles()
         if !sessionPresent {
@@ -280,8 +282,9 @@ final class Importer {
     ///
     /// - Parameter isBehind: whether the broker may first send messages that it has queued for the session.
     private func subscribe(_ filters: Set<String>, behindQueue isBehind: Bool) {
-        // All filters of a packet have the same options. The values of new filters are fetched, so they do not come
-        // with the subscription. For a known filter the broker sends them if it has lost the subscription.
+        // Known and new filters differ in their options, so they leave in separate packets. The values of new filters
+        // are fetched, so they do not come with the subscription. For a known filter the broker sends them if it has
+        // lost the subscription.
         for known in [true, false] {
             let all = filters.filter { subscribed.contains($0) == known }
             for part in all.sorted().chunks(of: RetainedQueries.batchSize) {
@@ -363,7 +366,15 @@ final class Importer {
 
     // MARK: Messages
 
-    /// Checks a message of the broker, and appends it to the messages to post.
+    /// Checks a message of the broker, and appends it to the messages to post. The steps:
+    /// 1. Translate a message of a device, and check it (``InwardGate``).
+    /// 2. Pass a retained message to the audit, also if it is then discarded: it shows that the broker has the value.
+    /// 3. Discard a value from a query if the values of its host have ended here (`absent`).
+    /// 4. Apply the presence of its host to a value that is bound to its poster (`bound`).
+    /// 5. Discard a value from a query for which the service certainly has no space (`full`).
+    /// 6. Append the message.
+    ///
+    /// After steps 3 and 5 the message is accepted again when the broker shows it again.
     ///
     /// - Returns: the judgement, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
@@ -464,8 +475,8 @@ final class Importer {
         posts.pump()
     }
 
-    /// Removes the values on topics of a host from the session, because the broker retains nothing there any more. The
-    /// bridge has removed them itself, and the broker does not send it its own messages.
+    /// Removes the values on topics of a host from the session, because the broker retains nothing there any more. No
+    /// message says so: ``ValueAudit`` has found it, or the bridge has removed the values itself (``HostRemoval``).
     func forget(_ origin: Origin, topics: [String]) {
         for topic in topics {
             let publication = Publication(topic: topic, payload: [], isRetained: true)

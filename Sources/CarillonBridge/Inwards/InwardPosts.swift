@@ -51,7 +51,8 @@ final class InwardPosts: @unchecked Sendable {
     /// The values and removals whose outcome is unknown, by the number of the post: the service ended or was
     /// overloaded.
     private var uncertain: [UInt64: InwardMessage] = [:]
-    /// The number of the last post of each value, as long as a post of it is unanswered or uncertain.
+    /// The number of the last post of each value, as long as a post of it is unanswered, or any post is uncertain. By
+    /// it ``retryUncertain()`` recognizes superseded posts.
     private var lastPosts: [InwardMessage.HostValueKey: UInt64] = [:]
     /// The state of the queue.
     private enum Phase {
@@ -79,7 +80,7 @@ final class InwardPosts: @unchecked Sendable {
     private(set) var imported: UInt64 = 0
     /// The number of values that the session already had.
     private(set) var alreadyPresent: UInt64 = 0
-    /// The number of lost messages.
+    /// The number of lost messages: refused by the service, or with an unknown outcome.
     private(set) var refused: UInt64 = 0
     /// Called with a value for which the service has no space at the moment.
     ///
@@ -227,7 +228,8 @@ final class InwardPosts: @unchecked Sendable {
                 return
             }
             guard case .notification = message.content else { return lose(message, .refused) }
-            // The session may have an earlier value, which is no longer that of the host.
+            // The session may have an earlier value, which is no longer that of the host. A later post or comparison
+            // of the same value makes the removal unnecessary.
             if lastPosts[message.value] == number, compared?.value != message.value { inbox.prepend(message.removal) }
             if reason == .value || noteNoSpace(message) { lose(message, .refused) }
         } else if message.isRetainedValue {
@@ -336,6 +338,8 @@ final class InwardPosts: @unchecked Sendable {
     // MARK: Shutdown
 
     /// Closes the queue at the end of the process. An unanswered post may be lost, which is reported.
+    ///
+    /// - Returns: the messages for the next process: the inbox, with uncertain values ahead of it.
     func close() -> [InwardMessage] {
         if let compared { inbox.prepend(compared) }
         phase = .closed

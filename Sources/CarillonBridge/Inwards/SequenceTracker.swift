@@ -6,8 +6,8 @@ import CarillonCollections
 ///
 /// A bridge numbers its messages on each topic: 1, 2, 3 and so on. The numbers belong to a *run*: a bridge process that
 /// does not know the earlier numbers begins a new run with 1. A *hole* is a range of missing numbers. A broker keeps
-/// the order on one topic, except for messages that it sends again after an interruption. A hole may therefore be
-/// filled within a time limit, and then counts as a loss.
+/// the order on one topic, except for messages that it sends again after an interruption. A message may therefore fill
+/// a hole within a time limit. A hole that is still open after the limit counts as a loss.
 struct SequenceTracker: Equatable {
     /// The result of the check of a message.
     enum Verdict: Equatable {
@@ -72,7 +72,7 @@ struct SequenceTracker: Equatable {
     private var states: [ExactText: State] = [:]
     /// The length of all topics, in bytes.
     private var byteCount = 0
-    /// The topics with holes.
+    /// The topics with holes. Topics whose holes were filled stay until the next ``losses(at:)``.
     private var open: Set<ExactText> = []
     /// The number of checked messages.
     private var age: UInt64 = 0
@@ -82,7 +82,12 @@ struct SequenceTracker: Equatable {
     /// The number of remembered topics.
     var count: Int { states.count }
 
-    /// Checks a message and notes its number.
+    /// Checks a message and notes its number. The cases:
+    /// - It is the first message on the topic: the number is noted, and lower numbers are no holes.
+    /// - The run is new: the numbers begin again, and open holes are losses.
+    /// - The number is above the highest one: numbers in between become a hole.
+    /// - The number is lower: the message fills a hole, or is a duplicate. A value is accepted only if it is newer than
+    ///   the last value of the topic, or is that value and the session lacks it.
     ///
     /// - Parameters:
     ///   - sequenceNumber: the run and the number of the message; nil if it has none.
@@ -165,7 +170,8 @@ struct SequenceTracker: Equatable {
     /// that value again, it is accepted.
     mutating func valueIsGone(on topic: String) { states[ExactText(topic)]?.isGone = true }
 
-    /// Gives up the holes whose time limit has passed, and returns all losses since the last call.
+    /// Gives up the holes whose time limit has passed, and returns all losses since the last call. The holes of a topic
+    /// are given up in the order of their numbers.
     mutating func losses(at now: SuspendingClock.Instant) -> [Loss] {
         for topic in open {
             guard var state = states[topic] else {
@@ -182,7 +188,7 @@ struct SequenceTracker: Equatable {
         return lost
     }
 
-    /// Whether there are holes, not counting holes that were found by messages of queries.
+    /// Whether there are holes, not counting holes that were found by messages of queries (`since` in the future).
     func isMissingSome(at now: SuspendingClock.Instant) -> Bool {
         open.contains { topic in states[topic]?.holes.contains { $0.since <= now } ?? false }
     }

@@ -155,7 +155,8 @@ final class ValueFetch {
         }
     }
 
-    /// Handles the broker's answer to a request.
+    /// Handles the broker's answer to a request. After a complete answer the next filters follow at once, and more of
+    /// them. After an incomplete one fewer filters are requested, after a pause.
     private func shown(_ filters: Set<String>, _ answer: RetainedQueries.Answer) {
         for filter in filters { asked[filter] = asked[filter].flatMap { $0 > 1 ? $0 - 1 : nil } }
         // If the broker refuses a query, the values are requested by repeating the subscription.

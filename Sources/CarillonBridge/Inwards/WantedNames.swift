@@ -12,7 +12,7 @@ struct WantedNames: Equatable {
     private var names: Set<ExactText> = []
     /// Prefixes of names, each with the dot at its end.
     private var prefixes: Set<ExactText> = []
-    /// Whether the limit of subscriptions excludes some names.
+    /// Whether the limit of subscriptions excludes some of these names.
     private(set) var isCut = false
 
     /// Creates an empty set.

@@ -111,6 +111,7 @@ final class LossAnnouncer {
     /// Reports pending losses to a service that has appeared.
     func serviceAppeared() {
         guard !ledger.pending.isEmpty else { return }
+        // The longer pause after a failed announcement may be in progress.
         timer = nil
         announceSoon()
     }
@@ -121,6 +122,7 @@ final class LossAnnouncer {
         guard center.isThere else { return publishStatus() }
         for (entry, count, isNew) in ledger.takePending() {
             let name = entry.name?.text ?? ""
+            // Losses whose announcement is repeated are in the log already.
             if isNew {
                 Log.warning(
                     "\(count) notifications of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "

@@ -66,6 +66,7 @@ struct LossLedger {
         case .inwards: inwards.addLosses(count)
         }
         let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
+        // Announcements without an answer return to `pending` if they fail, so their number is limited as well.
         let hasSpace = pending.count < Self.maxEntries && announced.count < 2 * Self.maxEntries
         let isKnown = pending[entry] != nil || hasSpace
         pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0]

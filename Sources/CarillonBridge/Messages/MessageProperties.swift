@@ -10,6 +10,7 @@ struct MessageProperties: Equatable {
         /// The object, percent-encoded like a topic level (``TopicLevel``), if it has characters that MQTT forbids.
         case encodedObject = "object-percent"
         case serial = "serial"
+        /// `count` and `run` are the two parts of ``sequenceNumber``.
         case count = "count"
         case run = "run"
         case hops = "hops"
@@ -83,6 +84,7 @@ struct MessageProperties: Equatable {
         } else {
             object = texts[.object] ?? ""
         }
+        // Sequence numbers begin with 1, so a `count` of 0 is invalid.
         guard let serial = number(.serial, UInt64.self), let count = number(.count, UInt64.self),
             let hops = number(.hops, UInt64.self), let time = number(.time, Int64.self), count != 0
         else { return nil }

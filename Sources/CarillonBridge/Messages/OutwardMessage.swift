@@ -29,7 +29,7 @@ struct OutwardMessage: Equatable {
     /// Creates the message for a notification of the session.
     ///
     /// - Parameters:
-    ///   - details: the details that the service sends with the notification (P1).
+    ///   - details: the decoded details of the notification (P1).
     ///   - keepsWidths: whether integers keep their widths, for which the payload is CBOR; otherwise it is JSON.
     ///   - run: the run of this bridge, to which a value is bound that ends with its poster (R8).
     init(_ notification: ArrivedNotification, details: [String: PropertyList], keepsWidths: Bool, run: String) {
@@ -42,6 +42,8 @@ struct OutwardMessage: Equatable {
         let userInfo = notification.userInfo.decoded()
         payload = keepsWidths ? Payload.cbor(of: userInfo) : Payload.json(of: userInfo)
         contentType = keepsWidths ? Payload.binaryContentType : Payload.contentType
+        // The service retains the notification as a value (detail `kept`), or sends a retained value again (detail
+        // `retained`, below).
         isRetained = isTrue(.kept)
         expiry = microseconds(.expiry)
         properties = MessageProperties()

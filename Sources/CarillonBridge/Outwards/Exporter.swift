@@ -77,6 +77,7 @@ final class Exporter {
     func goOn(with counts: TopicCounts, _ entries: [ExportQueue.Entry]) {
         self.counts = counts
         for entry in entries {
+            // A newer value of the same name and object cancels a removal, as long as it was not sent.
             if entry.isRemoval, !entry.wasSent {
                 removals.append(ValueKey(entry.message.name, entry.message.object))
                 continue
@@ -196,6 +197,7 @@ final class Exporter {
                 entry.wasSent = true
                 inFlight.append(InFlight(id: id, entry: entry, sent: context.now))
             } catch {
+                // Without a connection the message waits for the next one.
                 guard error.cause != .notConnected else { return queue.prepend(entry) }
                 refuse(entry, because: error.description)
             }

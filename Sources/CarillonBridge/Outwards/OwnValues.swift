@@ -161,7 +161,11 @@ struct OwnValues {
         var mustAskAgain: Bool
     }
 
-    /// Compares the published and the shown values with those of the session.
+    /// Compares the published and the shown values with those of the session:
+    /// - A published value, or a shown value of a bridge of this host, is gone if the session lacks it. Exception: it
+    ///   was published after the question to the service.
+    /// - A value of the session becomes due for a replay if the broker has neither shown nor refused its last version.
+    ///   Exception: it was published during the query.
     ///
     /// - Parameters:
     ///   - kept: the values of the session that are exported.

@@ -35,13 +35,16 @@ enum Certificate {
     /// OpenSSL's type of a function that reads an object in PEM format.
     private typealias Read = @convention(c) (Pointer, Pointer?, AskPassphrase, Pointer?) -> Pointer?
 
-    /// The functions of OpenSSL in this process.
+    /// The functions of OpenSSL in this process; `init` has their names.
     private struct OpenSSLFunctions {
+        /// Creates a reader of bytes in memory (a BIO).
         let makeReader: @convention(c) (UnsafeRawPointer, CInt) -> Pointer?
         let freeReader: @convention(c) (Pointer) -> CInt
         let readCertificate: Read
         let freeCertificate: @convention(c) (Pointer) -> Void
+        /// Returns the end of a certificate's validity, as a time of OpenSSL.
         let end: @convention(c) (Pointer) -> Pointer?
+        /// Computes the days and seconds between two times; nil stands for now.
         let difference:
             @convention(c) (
                 UnsafeMutablePointer<CInt>, UnsafeMutablePointer<CInt>, Pointer?, Pointer?

@@ -42,7 +42,7 @@ package struct SavedState {
     /// The losses that are not announced, or whose announcement is unconfirmed.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
-    /// The maximum size of a saved state, in bytes.
+    /// The maximum size of a saved state, in bytes; above that of the largest queue, 1 GiB, in base64.
     static let maxBytes = 2 << 30 - 1
 
     /// Returns the state as JSON.

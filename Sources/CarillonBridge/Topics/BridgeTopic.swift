@@ -124,14 +124,14 @@ struct BridgeTopic {
         return topic.utf8.count <= maxBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < maxLevels
     }
 
-    /// Whether every topic and filter for a name is within the limits, for any host and object.
+    /// Whether every filter for a name is within the limits, for any host. A topic with a long object may exceed them.
     static func isPossible(name: String) -> Bool {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.topicUnchecked) { return true }
         #endif
         let count = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).count
-        // Up to 8 levels are not of the name. Realm, host, user and object have up to `maxBytes` each, and up to three
-        // times that when percent-encoded.
+        // Up to 8 levels are not of the name. Realm, host and user have up to `OutsideOrigin.maxBytes` each, and up to
+        // three times that when percent-encoded. The fourth part is for the other levels.
         return count + 8 <= maxLevels && levels(of: name).utf8.count + 3 * 4 * OutsideOrigin.maxBytes <= maxBytes
     }
 

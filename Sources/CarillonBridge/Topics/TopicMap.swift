@@ -40,7 +40,7 @@ struct TopicMap: Equatable {
     /// Removes the rule of a name.
     mutating func remove(_ name: String) { rules.removeAll { ExactText.matches($0.name, name) } }
 
-    /// Whether an earlier rule has some of the same source topics. Such a rule is not used: a broker could send the
+    /// Whether an earlier rule has some of the same source topics. The later rule is not used: a broker could send the
     /// messages twice, and without sequence numbers the bridge would not recognize the duplicates.
     func isShadowed(_ rule: Rule) -> Bool {
         guard let source = rule.source else { return false }
@@ -128,6 +128,7 @@ struct TopicPattern: Equatable {
         guard let root = levels.first, !root.isEmpty, !root.utf8.contains(where: Self.wildcards.contains) else {
             throw Malformed(reason: "lacks the text of its first level, which all devices of a mapping share")
         }
+        // `$SYS` holds the status of the broker. Other first levels with a dollar sign have special meanings in MQTT.
         guard root != BridgeTopic.top, root == "$SYS" || !root.hasPrefix("$") else {
             throw Malformed(reason: "begins with \(root), which is not a topic of devices")
         }

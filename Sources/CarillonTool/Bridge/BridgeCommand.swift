@@ -169,6 +169,7 @@ private final class BridgeRun: @unchecked Sendable {
         if error.meansNoService { return failWithoutBridge() }
         let words = NotificationFormat.harmless(error.message)
         printError(inquirer.isConnected ? "carillon: \(words)" : "carillon: no bus: \(words)\n\(Advice.withoutBus)")
+        // `reload` fails with this error for a mistake in bridge.conf, which the user has to correct.
         exitCode = error.centerError == .invalidConfiguration ? .usage : .unavailable
     }
 

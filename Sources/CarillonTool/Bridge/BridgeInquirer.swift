@@ -4,14 +4,18 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A caller of methods of the session's bridge to other machines, on a connection of its own. It does not start the bridge.
-/// `carillon bridge`, `status` and `top` use it. It connects with the first call, and again after a loss of the bus.
+/// A caller of methods of the session's bridge to other machines, on a connection of its own. It does not start the
+/// bridge. `carillon bridge`, `status` and `top` use it. It connects with the first call, and again after a loss of the
+/// bus.
+///
+/// One call is pending at a time: a second one during the registration would send Hello again, which the bus refuses.
 ///
 /// Threads: all on the thread that runs the default context.
 final class BridgeInquirer: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
-    /// The default time limit for a reply. It is longer than the 10 seconds after which the bridge gives up its test message.
+    /// The default time limit for a reply. It is longer than the 10 seconds after which the bridge gives up its test
+    /// message.
     static let timeLimit = ReplyTimeout.milliseconds(15_000)
 
     private var connection: Connection?
@@ -21,7 +25,7 @@ final class BridgeInquirer: @unchecked Sendable {
     /// Calls a method of the bridge without arguments.
     ///
     /// - Parameters:
-    ///   - timeLimit: the maximum time until the reply.
+    ///   - timeLimit: the maximum time until the reply. The registration of the connection does not count.
     ///   - answer: receives the bridge's reply, or the error of the bridge or the bus.
     func ask(
         _ member: MemberName, within timeLimit: ReplyTimeout = timeLimit,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// `carillon complete -- WORD ...`: prints the possible completions of the last WORD, which is unfinished. The shell scripts in
-/// `data/completions` call it; the help does not list it.
+/// `carillon complete -- WORD ...`: prints the possible completions of the last WORD, which is unfinished. The shell
+/// scripts in `data/completions` call it; the help does not list it.
 ///
 /// The first line of the output is the kind of the completions:
 ///

@@ -17,7 +17,8 @@ struct IncompleteCommandLine {
 
     /// The possible completions of the last word.
     enum Completions {
-        /// These words. `prefix` is the beginning of the typed word that stays before each candidate, such as `--sort=`.
+        /// These words. `prefix` is the beginning of the typed word that stays before each candidate, such as
+        /// `--sort=`.
         case words([Candidate], prefix: String)
         /// Words that the service lists.
         case known(ServiceWordKind, prefix: String)
@@ -42,6 +43,7 @@ struct IncompleteCommandLine {
 
     /// - Parameter words: all words before the one being typed, without the program's name.
     init(before words: some Collection<String>) {
+        // The command and its words. The options before the command have no values, and do not matter.
         let own = words.drop { $0.hasPrefix("-") }
         command = own.first
         declarations =
@@ -51,8 +53,8 @@ struct IncompleteCommandLine {
         for word in own.dropFirst() { take(word) }
     }
 
-    /// Returns the declarations of a command. ``CommandLineParser/declarationsRequest`` as the only argument makes its parser throw them
-    /// before the command does anything.
+    /// Returns the declarations of a command. ``CommandLineParser/declarationsRequest`` as the only argument makes its
+    /// parser throw them before the command does anything.
     private static func declarations(
         of command: ([String]) throws(UsageError) -> ExitCode
     ) -> CommandLineParser.Declarations? {
@@ -76,8 +78,8 @@ struct IncompleteCommandLine {
             let option = option(long: word.dropFirst(2))
             if option?.placeholder != nil { pending = option }
         } else {
-            // One-letter options can share a word. The first one with a value takes the letters behind it as the value, or
-            // the next word if no letters follow.
+            // One-letter options can share a word. The first one with a value takes the letters behind it as the value,
+            // or the next word if no letters follow.
             for (index, letter) in word.dropFirst().enumerated() {
                 guard let option = declarations?.options.first(where: { $0.short == letter }) else { return }
                 guard option.placeholder != nil else { continue }

@@ -4,8 +4,8 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The search for completions that only the running service can list: names, objects or clients. It starts no service. After
-/// one second it ends with the words found so far, because the user waits at the keyboard.
+/// The search for completions that only the running service can list: names, objects or clients. It starts no service.
+/// After one second it ends with the words found so far, because the user waits at the keyboard.
 final class ServiceCompletions: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     /// The time limit of the search, in milliseconds.
@@ -45,6 +45,7 @@ final class ServiceCompletions: @unchecked Sendable {
             switch kind {
             case .clients: add(clients)
             case .names, .objects:
+                // Only the first page of each client's observers is requested, up to 1024 of them.
                 for client in clients.prefix(Self.maxClients) {
                     ask(ListObserversFrom(of: client.name.rawValue)) { [self] observers in
                         for each in observers { add(each.observer.name, each.observer.object, "observed") }
@@ -72,6 +73,7 @@ final class ServiceCompletions: @unchecked Sendable {
     }
 
     /// Adds the name or the object, depending on the kind of words. An empty name is that of an observer of all names.
+    /// Its object belongs to each name.
     private func add(_ name: String, _ object: String, _ description: String) {
         switch kind {
         case .objects(let wanted):

@@ -8,11 +8,11 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The poster of `carillon post --lines` and `carillon replay`: it reads lines from a descriptor as they arrive, and posts one
-/// notification for each on one connection.
+/// The poster of `carillon post --lines` and `carillon replay`: it reads lines from a descriptor as they arrive, and
+/// posts one notification for each on one connection.
 ///
-/// It connects a ``LineReader`` with a ``PostStream``, and pauses the reader while too many posts are unanswered. An invalid
-/// line, or a line whose post is refused, is reported with its number; the other lines are posted nevertheless.
+/// It connects a ``LineReader`` with a ``PostStream``, and pauses the reader while too many posts are unanswered. An
+/// invalid line, or a line whose post is refused, is reported with its number; the other lines are posted nevertheless.
 final class LinePoster {
     /// Converts a line to a post and its delay after the first post; nil if the line contains no post.
     typealias Conversion = (_ line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)?

@@ -17,7 +17,8 @@ final class LineReader: PolledSourceDelegate {
         case failure(String)
     }
 
-    /// The maximum length of a line, in bytes. A longer line can't be posted, because no userInfo may be that large.
+    /// The maximum length of a line, in bytes: five times the largest userInfo that a service can accept (16 MiB),
+    /// since JSON escapes lengthen a text.
     private static let longestLine = 80 << 20
 
     private let descriptor: Int32
@@ -31,6 +32,7 @@ final class LineReader: PolledSourceDelegate {
     private var input: [UInt8] = []
     /// The number of bytes at the beginning of `input` that were searched for a line end and have none.
     private var searched = 0
+    /// Whether lines are withheld, as before the first ``resume()``.
     private var isPaused = true
     /// Whether the end of the input was read. Lines may still wait in `input`.
     private var hasReadAll = false
@@ -66,6 +68,8 @@ final class LineReader: PolledSourceDelegate {
     /// Whether bytes that were read before a pause have to be searched for lines, or the end has to be reported.
     func hasPendingWork() -> Bool { !isPaused && !hasEnded && (hasReadAll || searched < input.count) }
 
+    /// Reads once if all bytes of `input` were searched, and delivers lines. Then `input` never holds more than an
+    /// incomplete line and the bytes of one read.
     func dispatch() {
         if !hasReadAll, searched >= input.count, let tag, !source.occurred(on: tag).isEmpty { read() }
         takeLines()
@@ -88,8 +92,8 @@ final class LineReader: PolledSourceDelegate {
         tag = nil
     }
 
-    /// Delivers the complete lines of `input` until a pause. At the end of the input it also delivers a last line without a
-    /// line end, and reports the end.
+    /// Delivers the complete lines of `input` until a pause. At the end of the input it also delivers a last line
+    /// without a line end, and reports the end.
     private func takeLines() {
         var start = 0
         while !isPaused, let end = input[searched...].firstIndex(of: UInt8(ascii: "\n")) {

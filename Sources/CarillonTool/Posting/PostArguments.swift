@@ -4,8 +4,8 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The content and the options of a post, as the arguments of `carillon post` give them. With `--lines` and `--repeat` they
-/// serve several posts.
+/// The content and the options of a post, as the arguments of `carillon post` give them. With `--lines` and `--repeat`
+/// they serve several posts.
 struct PostArguments: Sendable {
     let name: String
     let object: String

@@ -5,11 +5,11 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// A sender of many posts on one connection, in order and each at its time, with a window of at most 256 unanswered posts. It
-/// serves `carillon post --lines`, `carillon post --repeat` and `carillon replay`.
+/// A sender of many posts on one connection, in order and each at its time, with a window of at most 256 unanswered
+/// posts. It serves `carillon post --lines`, `carillon post --repeat` and `carillon replay`.
 ///
-/// A refused post is reported with its label, and the others are posted nevertheless. Posts that a service has not answered
-/// at its end may have been made or not: they are reported as uncertain, and not repeated.
+/// A refused post is reported with its label, and the others are posted nevertheless. Posts that a service has not
+/// answered at its end may have been made or not: they are reported as uncertain, and not repeated.
 final class PostStream: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
@@ -29,8 +29,8 @@ final class PostStream: @unchecked Sendable {
     /// Receives the number of clients that each post matched.
     private let report: (Int) -> Void
     private let progress: Progress?
-    /// Requests more items from the owner, when the queue is empty. The owner then calls ``add(_:)`` or ``end()``, at once or
-    /// later.
+    /// Requests more items from the owner, when the queue is empty. The owner then calls ``add(_:)`` or ``end()``, at
+    /// once or later.
     private let requestItems: () -> Void
     private var items = Deque<Item>()
     /// The number of posts that were sent and have no answer.
@@ -47,7 +47,8 @@ final class PostStream: @unchecked Sendable {
     private var hasEnded = false
     /// The exit status: ``ExitCode/usage`` after a refusal, ``ExitCode/unavailable`` after a missing answer.
     private var outcome = ExitCode.done
-    /// Consecutive uncertain posts, which are reported together: the first and the last label, the number, and the reason.
+    /// Consecutive uncertain posts, which are reported together: the first and the last label, the number, and the
+    /// reason.
     private var uncertain: (first: String, last: String, count: Int, reason: String)?
 
     /// - Parameters:
@@ -69,7 +70,8 @@ final class PostStream: @unchecked Sendable {
             progress?.end()
             return .interrupted
         }
-        // The first post waits for the service, so that the time to reach it does not shorten the first delay.
+        // A barrier completes when the service has taken all earlier requests, here none. The first post waits for it,
+        // so that the time to reach the service does not shorten the first delay.
         session.submit(.barrier { [self] _ in pump() })
     }
 
@@ -122,6 +124,7 @@ final class PostStream: @unchecked Sendable {
         }
     }
 
+    /// Calls ``pump()`` after a time, which is rounded up to whole milliseconds, so that the item is due by then.
     private func wait(for time: Duration) {
         guard timer == nil else { return }
         let milliseconds = time.components.seconds * 1000 + time.components.attoseconds / 1_000_000_000_000_000
@@ -169,7 +172,8 @@ extension PostStream {
 }
 
 extension BusError {
-    /// The message for people, followed by the name of the error, by which manuals and scripts identify it.
+    /// The message for people, followed by the name of the error, by which manuals and scripts identify it. Some
+    /// messages end with the name already.
     fileprivate var words: String {
         let text = NotificationFormat.harmless(message)
         return text.hasSuffix(name.rawValue) ? text : "\(text) (\(name.rawValue))"

@@ -7,8 +7,8 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The progress of posting, on a line of standard error that is overwritten. It appears after one second, and then changes at
-/// most every 200 ms. ``PostStream`` uses it.
+/// The progress of posting, on a line of standard error that is overwritten. It appears after one second, and then
+/// changes at most every 200 ms. ``PostStream`` uses it.
 final class Progress {
     /// The work, such as "posted", which follows the count.
     private let verb: String

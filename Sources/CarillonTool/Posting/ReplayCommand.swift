@@ -64,8 +64,8 @@ private struct Recording {
     let pace: Double?
     /// The time of the first notification, in microseconds since 1970.
     private var start: Int64?
-    /// The delay of the last post after the first. The next post has at least this delay, even if the clock was set back
-    /// during the recording.
+    /// The delay of the last post after the first. The next post has at least this delay, even if the clock was set
+    /// back during the recording.
     private var delay = Duration.zero
     /// The number of notifications that events in the recording report as lost.
     private(set) var losses: UInt64 = 0

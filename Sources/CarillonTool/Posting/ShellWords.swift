@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The splitting of a line into words, as a shell does it, for `carillon post --lines`. Blanks separate words. Quotes and
-/// backslashes make blanks parts of a word, and are removed.
+/// The splitting of a line into words, as a shell does it, for `carillon post --lines`. Blanks separate words. Quotes
+/// and backslashes make blanks parts of a word, and are removed.
 ///
 /// No other syntax of shells is supported: no variables, no comments, no patterns.
 enum ShellWords {

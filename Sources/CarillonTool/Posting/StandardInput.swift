@@ -9,7 +9,8 @@ import CarillonMainLoop
 
 /// The reading of standard input as a whole, for `carillon post --json -`.
 enum StandardInput {
-    /// The maximum size of the input, in bytes. Larger input can't be posted, because no userInfo may be that large.
+    /// The maximum size of the input, in bytes: five times the largest userInfo that a service can accept (16 MiB),
+    /// since JSON escapes lengthen a text.
     private static let maxBytes = 80 << 20
 
     /// Returns the input up to its end, for which it waits.

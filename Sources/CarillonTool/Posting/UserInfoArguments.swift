@@ -37,8 +37,8 @@ enum UserInfoArguments {
         return userInfo
     }
 
-    /// Returns the userInfo of a line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them, quoted
-    /// as in a shell.
+    /// Returns the userInfo of a line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them,
+    /// quoted as in a shell.
     static func userInfo(line: String) throws(UsageError) -> [String: PropertyList] {
         let isJSON = line.first { $0 != " " && $0 != "\t" } == "{"
         return try userInfo(pairs: isJSON ? [] : ShellWords.split(line), strings: [], json: isJSON ? line : nil)

@@ -2,7 +2,8 @@
 
 /// The formatting of sizes, times and rates for people. Output for programs, such as JSON, has exact numbers instead.
 enum Readable {
-    /// Returns a number of bytes in the largest fitting unit, each 1024 times the one before: `812 B`, `4.7 MiB`, `120 GiB`.
+    /// Returns a number of bytes in the largest fitting unit, each 1024 times the one before: `812 B`, `4.7 MiB`, `120
+    /// GiB`.
     static func size(_ bytes: UInt64) -> String {
         let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
         var unit = 0
@@ -21,6 +22,7 @@ enum Readable {
     static func duration(seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e15 else { return "for ever" }
         let seconds = max(0, seconds)
+        // From 9.95 on, one decimal place would show 10.0.
         return seconds < 9.95 ? "\(decimal(seconds, places: 1)) s" : duration(wholeSeconds: seconds)
     }
 

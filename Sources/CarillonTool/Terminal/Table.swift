@@ -4,8 +4,8 @@ import CarillonMainLoop
 /// A table for people, used by all commands that list something. Columns are aligned by the display width of their
 /// characters, since some take two columns of a terminal and some none.
 ///
-/// Characters in a cell that could break the line or move the cursor are replaced by their JSON escapes. Lines are cut to
-/// the width of a terminal. Other outputs get whole lines.
+/// Characters in a cell that could break the line or move the cursor are replaced by their JSON escapes. Lines are cut
+/// to the width of a terminal. Other outputs get whole lines.
 struct Table: Sendable {
     enum Alignment: Sendable {
         case left
@@ -81,8 +81,8 @@ struct Table: Sendable {
 
     /// Returns the widths of the columns, which are those of their widest cells if the limit allows it.
     ///
-    /// Otherwise the widest columns of texts are narrowed, but columns of numbers are not. If even the least widths exceed
-    /// the limit, the last columns are left out.
+    /// Otherwise the widest columns of texts are narrowed, but columns of numbers are not. If even the least widths
+    /// exceed the limit, the last columns are left out.
     private func widths(of rows: [[Cell]], within limit: Int?) -> [Int] {
         var widths = columns.indices.map { index in rows.map { $0[index].columns }.max() ?? 0 }
         guard let limit else { return widths }
@@ -93,6 +93,7 @@ struct Table: Sendable {
         }
         func sum(_ widths: [Int]) -> Int { widths.reduce(0, +) + Self.gap * max(0, widths.count - 1) }
         while widths.count > 1, sum(Array(least.prefix(widths.count))) > limit { widths.removeLast() }
+        // The number of columns of the terminal that are still missing.
         var excess = sum(widths) - limit
         while excess > 0 {
             let texts = widths.indices.filter { columns[$0].alignment == .left && widths[$0] > least[$0] }

@@ -87,8 +87,8 @@ struct Terminal: Sendable {
         line.parts.reduce("") { $0 + styled($1.text, $1.style) }
     }
 
-    /// Returns the number of columns: COLUMNS if the environment has it, otherwise the terminal's own number, and 80 if the
-    /// terminal does not know it, as on a serial line.
+    /// Returns the number of columns: COLUMNS if the environment has it, otherwise the terminal's own number, and 80 if
+    /// the terminal does not know it, as on a serial line.
     private static func columns(of descriptor: Int32) -> Int {
         if let text = variable("COLUMNS"), let columns = Int(text), columns > 0 { return columns }
         var size = winsize()
@@ -96,8 +96,8 @@ struct Terminal: Sendable {
         return Int(size.ws_col)
     }
 
-    /// Returns an environment variable; nil also for an empty one. The convention for NO_COLOR demands that, and an empty
-    /// TERM names no terminal.
+    /// Returns an environment variable; nil also for an empty one. The convention for NO_COLOR demands that, and an
+    /// empty TERM names no terminal.
     private static func variable(_ name: String) -> String? {
         guard let value = getenv(name), value.pointee != 0 else { return nil }
         return String(cString: value)

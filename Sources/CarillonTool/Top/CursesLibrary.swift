@@ -7,8 +7,8 @@ import CCarillonNcurses
     import Musl
 #endif
 
-/// The functions of the C library ncurses, for ``CursesScreen``. The library is loaded at run time, so that an installation
-/// without `carillon top`, as in a container, does not need it.
+/// The functions of the C library ncurses, for ``CursesScreen``. The library is loaded at run time, so that an
+/// installation without `carillon top`, as in a container, does not need it.
 struct CursesLibrary {
     /// An ncurses window, of which the program has one: the whole screen.
     typealias Window = UnsafeMutableRawPointer

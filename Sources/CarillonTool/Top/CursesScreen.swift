@@ -7,8 +7,8 @@ import CCarillonNcurses
     import Musl
 #endif
 
-/// The full-screen terminal of `carillon top`, by means of ncurses: it shows lines, and reads keys. The former state of the
-/// terminal is restored by ``close()``, or when this object is released.
+/// The full-screen terminal of `carillon top`, by means of ncurses: it shows lines, and reads keys. The former state of
+/// the terminal is restored by ``close()``, or when this object is released.
 ///
 /// Threads: one thread only.
 final class CursesScreen {
@@ -24,8 +24,8 @@ final class CursesScreen {
     private let hasColors: Bool
     private var isOpen = true
 
-    /// Switches the terminal to the full-screen mode. Signal handlers have to be set before, since ncurses sets its own for
-    /// signals without one. Among these is the signal of Control-Z, which ncurses handles as a shell expects.
+    /// Switches the terminal to the full-screen mode. Signal handlers have to be set before, since ncurses sets its own
+    /// for signals without one. Among these is the signal of Control-Z, which ncurses handles as a shell expects.
     ///
     /// - Throws: ``CursesLibrary/Missing`` if ncurses is not installed, or does not know the terminal.
     init(color: ColorChoice) throws(CursesLibrary.Missing) {
@@ -34,8 +34,8 @@ final class CursesScreen {
             throw CursesLibrary.Missing(description: "TERM names a terminal that can't move its cursor")
         }
         curses = try CursesLibrary()
-        // ncurses supports the characters of the locale's encoding. For a locale other than UTF-8, such as LC_ALL=C, UTF-8
-        // is chosen nevertheless, since the terminal may support it.
+        // ncurses supports the characters of the locale's encoding. For a locale other than UTF-8, such as LC_ALL=C,
+        // UTF-8 is chosen nevertheless, since the terminal may support it.
         setlocale(LC_CTYPE, "")
         if String(cString: nl_langinfo(Int32(CODESET))) != "UTF-8" { setlocale(LC_CTYPE, "C.UTF-8") }
         guard carillon_newterm(curses.newTerminal) != nil, let window = curses.standardWindow.pointee else {
@@ -47,8 +47,8 @@ final class CursesScreen {
         _ = curses.noNewline()
         _ = curses.keypad(window, true)
         _ = curses.noDelay(window, true)
-        // After an escape character ncurses waits 50 ms for the rest of a key's sequence. Without a rest it is the escape
-        // key.
+        // After an escape character ncurses waits 50 ms for the rest of a key's sequence. Without a rest it is the
+        // escape key.
         _ = curses.setEscapeDelay(50)
         _ = curses.setCursor(0)
         let mayHaveColors =
@@ -90,8 +90,8 @@ final class CursesScreen {
         _ = curses.resize(Int32(size.lines), Int32(size.columns))
     }
 
-    /// Makes the next ``show(_:cursor:)`` draw all characters. Normally ncurses draws only changes, which is wrong after
-    /// another program has written on the terminal.
+    /// Makes the next ``show(_:cursor:)`` draw all characters. Normally ncurses draws only changes, which is wrong
+    /// after another program has written on the terminal.
     func redraw() {
         _ = curses.clearNext(window, true)
     }
@@ -105,7 +105,8 @@ final class CursesScreen {
             _ = curses.move(window, Int32(number), 0)
             for part in line.cut(to: size.columns).parts {
                 set(part.style)
-                // The result is ignored: it is an error in the last column of the last line, which is shown nevertheless.
+                // The result is ignored: it is an error in the last column of the last line, which is shown
+                // nevertheless.
                 _ = curses.add(window, part.text, -1)
             }
         }
@@ -117,7 +118,8 @@ final class CursesScreen {
         _ = curses.refresh(window)
     }
 
-    /// Sets the attributes of the following text. Colors are left out where the terminal has none.
+    /// Sets the attributes of the following text. Colors are left out where the terminal has none; a loss is bold
+    /// there, too.
     private func set(_ style: Terminal.Style?) {
         let attributes =
             switch style {

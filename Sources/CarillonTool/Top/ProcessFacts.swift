@@ -5,19 +5,20 @@
     import Musl
 #endif
 
-/// The start time and the memory of a process, as the kernel shows them in `/proc`. `carillon top` shows them for the service.
+/// The start time and the memory of a process, as the kernel shows them in `/proc`. `carillon top` shows them for the
+/// service.
 struct ProcessFacts: Equatable, Sendable {
     let id: UInt32
-    /// The start time, in seconds since the start of the machine. With the ID it identifies one process, since the kernel
-    /// reuses IDs.
+    /// The start time, in seconds since the start of the machine. With the ID it identifies one process, since the
+    /// kernel reuses IDs.
     let start: Double
     /// The resident memory, in bytes.
     let memory: UInt64
 
     /// Reads the facts; nil for a process that has ended, or is hidden, as from inside a sandbox.
     init?(of processID: UInt32) {
-        // The fields of /proc/PID/stat are separated by blanks. The second one, the name in parentheses, may contain blanks
-        // and parentheses itself, so the fields are counted from its end.
+        // The fields of /proc/PID/stat are separated by blanks. The second one, the name in parentheses, may contain
+        // blanks and parentheses itself, so the fields are counted from its end.
         guard let status = Self.read("/proc/\(processID)/stat"), let name = status.lastIndex(of: ")") else {
             return nil
         }

@@ -29,8 +29,8 @@ struct BridgeSample: Sendable {
     }
 }
 
-/// The poll of the bridge's status for `carillon top`, beside the poll of the service. A sample contains the last known status,
-/// and does not wait for the bridge.
+/// The poll of the bridge's status for `carillon top`, beside the poll of the service. A sample contains the last known
+/// status, and does not wait for the bridge.
 ///
 /// Threads: all on the thread that runs the default context.
 final class TopBridge: @unchecked Sendable {
@@ -41,15 +41,15 @@ final class TopBridge: @unchecked Sendable {
     private let inquirer = BridgeInquirer()
     /// Whether a request is pending.
     private var isAsking = false
-    /// Whether the first request has ended, with or without a reply.
+    /// Whether the first request has ended, with or without a reply, or its time limit has passed.
     private var hasAnswered = false
     /// The closure of ``whenKnown(_:)``.
     private var waiting: (() -> Void)?
     private var timer: EventSource?
     /// The result of the last request; nil before the first one and without a bridge.
     private var known: Result<BridgeSample, BusError>?
-    /// The status in the last sample of `carillon top`, from which rates are computed. A later status that was in no sample
-    /// does not count.
+    /// The status in the last sample of `carillon top`, from which rates are computed. A later status that was in no
+    /// sample does not count.
     private var shown: BridgeSample?
 
     /// Requests the status, unless an earlier request is pending.

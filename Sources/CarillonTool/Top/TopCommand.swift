@@ -10,10 +10,11 @@ import CarillonWire
     import Musl
 #endif
 
-/// `carillon top`: a live display of the service's activity (B3), on the full screen, or printed with `--batch` or `--json`.
+/// `carillon top`: a live display of the service's activity (B3), on the full screen, or printed with `--batch` or
+/// `--json`.
 ///
-/// This file reads the arguments. ``TopRun`` is the run, ``TopPoll`` queries the service, ``TopState`` has the user's choices,
-/// and ``TopPage`` composes the lines.
+/// This file reads the arguments. ``TopRun`` is the run, ``TopPoll`` queries the service, ``TopState`` has the user's
+/// choices, and ``TopPage`` composes the lines.
 enum TopCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

@@ -47,6 +47,7 @@ struct TopPage {
             state.limitScrollPosition()
             let all = table(rows, state).lines(within: width)
             lines.append(padded(all[0], to: width).styled(.reverse))
+            // While the service does not answer, the rows are old and therefore dim.
             lines += all.dropFirst(1 + state.first).prefix(state.visibleRows).map {
                 absence == nil ? $0 : $0.styled(.dim)
             }

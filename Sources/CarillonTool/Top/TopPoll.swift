@@ -10,10 +10,10 @@ final class TopPoll: @unchecked Sendable {
 
     /// Whether the retained values, which may be many, are requested as well.
     var wantsValues = false
-    /// Called with each sample, or with the error of a poll.
+    /// Called with each sample, with the error of a poll, and with the reason at each interval without a service.
     var onResult: (Result<TopSample, ServiceError>) -> Void = { _ in }
-    /// Whether the first sample waits, for at most one second, until it is known whether there is a bridge. It is set for
-    /// `--batch` and `--json`, whose output can't be corrected later.
+    /// Whether the first sample waits, for at most one second, until it is known whether there is a bridge. It is set
+    /// for `--batch` and `--json`, whose output can't be corrected later.
     var waitsForBridge = false
     private let inquirer = ServiceInquirer()
     private let bridge = TopBridge()
@@ -22,7 +22,8 @@ final class TopPoll: @unchecked Sendable {
     private var timer: EventSource?
     /// The process ID of the service; nil if it is unknown.
     private var processID: UInt32?
-    /// Whether the process ID was requested from the bus since the last change of the service.
+    /// Whether the process ID was requested from the bus since the last change of the service. The reply may be
+    /// pending.
     private var isProcessKnown = false
     /// Whether a poll is pending.
     private var isPollPending = false
@@ -52,7 +53,7 @@ final class TopPoll: @unchecked Sendable {
         inquirer.stop()
     }
 
-    /// Polls now, or as soon as the pending poll has ended.
+    /// Polls now, or as soon as the pending poll has ended. An error of the pending poll cancels the other one.
     func pollSoon() {
         isRepeatDue = isPollPending
         ask()
@@ -104,7 +105,8 @@ final class TopPoll: @unchecked Sendable {
         inquirer.ask(Get(name: "")) { [self] in
             switch $0 {
             case .success(let values): deliver(properties, clients, .success(values))
-            // The values are too many for one reply, or the policy hides them. The sample has the reason in their place.
+            // The values are too many for one reply, or the policy hides them. The sample has the reason in their
+            // place.
             case .failure(.refused(let error)): deliver(properties, clients, .failure(.init(reason: error.message)))
             case .failure(let error): fail(error)
             }

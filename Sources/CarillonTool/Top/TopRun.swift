@@ -10,8 +10,8 @@ import CarillonWire
     import Musl
 #endif
 
-/// A run of `carillon top` in one of two modes: on the full screen with keys, or printed on standard output, as with `--batch`
-/// and `--json`. It polls the service, computes rates, and shows each sample.
+/// A run of `carillon top` in one of two modes: on the full screen with keys, or printed on standard output, as with
+/// `--batch` and `--json`. It polls the service, computes rates, and shows each sample.
 final class TopRun: @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
     private let loop = EventLoop()
@@ -40,7 +40,8 @@ final class TopRun: @unchecked Sendable {
         self.state = state
         remaining = times
         poll = TopPoll(every: seconds)
-        // The first part of the address, such as a path, identifies the bus. The others, such as the GUID, are left out.
+        // The first part of the address, such as a path, identifies the bus. The others, such as the GUID, are left
+        // out.
         let address = (try? Connection.sessionBusAddress()) ?? "not known"
         bus = String(address.prefix { $0 != "," })
     }
@@ -99,9 +100,11 @@ final class TopRun: @unchecked Sendable {
 
     /// Runs in the printed mode.
     ///
-    /// - Parameter lines: returns the lines for a sample. It receives the sample, its rates, and the address of the bus.
+    /// - Parameter lines: returns the lines for a sample. It receives the sample, its rates, and the address of the
+    ///   bus.
     func print(_ lines: @escaping (TopSample, TopRates, String) -> [String]) -> ExitCode {
         poll.waitsForBridge = true
+        // Without --count a signal is the only end of the run, so it is no interruption.
         watch([SIGINT, SIGTERM]) { [unowned self] in finish(remaining == nil ? .done : .interrupted) }
         show = { [unowned self] in
             guard let sample, let rates else { return }
@@ -123,8 +126,8 @@ final class TopRun: @unchecked Sendable {
         }
     }
 
-    /// Handles the error of a poll in a printed run. The run waits for the next service if there was one before; otherwise it
-    /// ends.
+    /// Handles the error of a poll in a printed run. The run waits for the next service if there was one before;
+    /// otherwise it ends.
     private func pollFailed(_ error: ServiceError, isNew: Bool) {
         if sample == nil {
             if case .unavailable = error {
@@ -141,8 +144,8 @@ final class TopRun: @unchecked Sendable {
 
     /// Runs on the full screen.
     func runOnScreen(color: ColorChoice) -> ExitCode {
-        // These handlers are set before ncurses starts, which sets its own for signals without one. The run has to end in
-        // order, so that the terminal is restored.
+        // These handlers are set before ncurses starts, which sets its own for signals without one. The run has to end
+        // in order, so that the terminal is restored.
         watch([SIGINT, SIGTERM, SIGHUP]) { [unowned self] in finish(.done) }
         watch([SIGWINCH]) { [unowned self] in
             screen?.resize()
@@ -160,8 +163,8 @@ final class TopRun: @unchecked Sendable {
         show = { [unowned self] in draw() }
         sources.append(
             DescriptorSource(on: .default, descriptor: STDIN_FILENO) { [unowned self] in takeKeys() })
-        // A closed terminal sends SIGHUP, but a process may ignore that signal, as under nohup. Therefore the terminal is
-        // tested each second.
+        // A closed terminal sends SIGHUP, but a process may ignore that signal, as under nohup. Therefore the terminal
+        // is tested each second.
         sources.append(
             EventSource.timer(milliseconds: 1000, on: .default) { [unowned self] in
                 if screen?.isConnected == false { finish(.done) }
@@ -188,6 +191,7 @@ final class TopRun: @unchecked Sendable {
             case .redraw: screen?.redraw()
             case .quit: finish(.done)
             }
+            // A key may have changed the view without a request.
             poll.wantsValues = state.view == .values
         }
         if exitCode == nil { draw() }

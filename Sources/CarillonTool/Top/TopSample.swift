@@ -74,8 +74,8 @@ struct TopRates: Sendable {
 }
 
 extension ListedClient {
-    /// Returns the clients, followed by the posters that are no clients. Each poster has its number of refused posts as an
-    /// additional entry.
+    /// Returns the clients, followed by the posters that are no clients. Each poster has its number of refused posts as
+    /// an additional entry.
     static func adding(_ posters: [ListedPoster], to clients: [ListedClient]) -> [ListedClient] {
         let refused = Dictionary(posters.map { ($0.name, $0.refused) }) { $1 }
         let known = Set(clients.map(\.name))

@@ -105,6 +105,7 @@ struct TopState: Sendable {
             isPaused.toggle()
             if !isPaused { return .ask }
         case "r": order.isReversed.toggle()
+        // On many keyboards the comma and the point are the same keys without shift.
         case "<", ",": order = Order(column: max(0, order.column - 1))
         case ">", ".": order = Order(column: min(view.columns.count - 1, order.column + 1))
         case "\t": return show(TopView.allCases[(number(of: view) + 1) % TopView.allCases.count])

@@ -3,7 +3,8 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The views that `carillon top` can show below its header, each a table: clients, retained values, or counters and limits.
+/// The views that `carillon top` can show below its header, each a table: clients, retained values, or counters and
+/// limits.
 enum TopView: String, CaseIterable, Sendable {
     case clients
     case values
@@ -107,8 +108,8 @@ enum TopView: String, CaseIterable, Sendable {
         ])
     }
 
-    /// Returns a row for each counter, beside its limit if there is one of the same key, then a row for each other limit. Only a
-    /// counter without a limit has a rate.
+    /// Returns a row for each counter, beside its limit if there is one of the same key, then a row for each other
+    /// limit. Only a counter without a limit has a rate.
     private static func limitRows(of sample: TopSample, _ rates: TopRates) -> [Row] {
         let (statistics, limits) = (sample.properties.statistics.entries, sample.properties.limits.entries)
         func cell(_ key: String, _ value: UInt64?) -> TopCell {

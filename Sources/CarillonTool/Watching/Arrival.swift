@@ -10,7 +10,8 @@ struct Arrival {
     /// The time between the registration and the arrival.
     let sinceRegistration: Duration
     let userInfo: [String: PropertyList]
-    /// The details about the post that the service sent on request, such as the poster's process ID, by their wire keys.
+    /// The details about the post that the service sent on request, such as the poster's process ID, by their wire
+    /// keys.
     let details: [String: PropertyList]
 
     init(_ notification: ArrivedNotification, at now: Int64, sinceRegistration: Duration) {

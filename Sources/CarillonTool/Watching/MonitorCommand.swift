@@ -2,7 +2,8 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// `carillon monitor [NAME ...]`: prints copies of posts. The service does not count a monitor among the receivers of a post.
+/// `carillon monitor [NAME ...]`: prints copies of posts. The service does not count a monitor among the receivers of a
+/// post.
 enum MonitorCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

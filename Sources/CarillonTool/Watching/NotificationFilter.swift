@@ -3,13 +3,14 @@ import CarillonCore
 import CarillonMainLoop
 import CarillonWire
 
-/// The filter of the options `--glob` and `--match` for arriving notifications. This process applies it; the service sends
-/// all notifications that match the registrations.
+/// The filter of the options `--glob` and `--match` for arriving notifications. This process applies it; the service
+/// sends all notifications that match the registrations.
 struct NotificationFilter {
     /// The condition of one `--match` on an entry of userInfo.
     fileprivate struct Condition {
         let key: String
-        /// The required value, as a text and as `carillon post` would infer its type; nil if the entry only has to exist.
+        /// The required value, as a text and as `carillon post` would infer its type; nil if the entry only has to
+        /// exist.
         let value: (text: String, inferred: PropertyList)?
     }
 
@@ -52,7 +53,8 @@ extension NotificationFilter.Condition {
         return found == wanted
     }
 
-    /// Returns the entry of this key. If there is none, the key `a.b` means the entry `b` of the dictionary `a`, at any depth.
+    /// Returns the entry of this key. If there is none, the key `a.b` means the entry `b` of the dictionary `a`, at any
+    /// depth.
     private static func entry(_ key: String, in dictionary: [String: PropertyList]) -> PropertyList? {
         if let value = dictionary[key] { return value }
         for (index, character) in zip(key.indices, key) where character == "." {
@@ -64,7 +66,8 @@ extension NotificationFilter.Condition {
 }
 
 extension PropertyList {
-    /// The value as a number, for comparison with a number of any type; nil for other types.
+    /// The value as a number, for comparison with a number of any type; nil for other types, and for 64-bit integers
+    /// that a `Double` can't represent. These match only by their text.
     fileprivate var number: Double? {
         switch self {
         case .uint8(let value): Double(value)

@@ -3,8 +3,8 @@ import CarillonCore
 import CarillonJSON
 import CarillonWire
 
-/// The format in which ``Printer`` writes a notification, as the options of `observe`, `monitor` and `wait` choose it. It
-/// also has the functions with which other commands make foreign texts safe for a terminal.
+/// The format in which ``Printer`` writes a notification, as the options of `observe`, `monitor` and `wait` choose it.
+/// It also has the functions with which other commands make foreign texts safe for a terminal.
 struct NotificationFormat {
     enum Style {
         /// Name, object and userInfo on one line.
@@ -104,8 +104,8 @@ struct NotificationFormat {
         return "[\(parts.joined(separator: ", "))]"
     }
 
-    /// Returns a text of several words for people. Control characters, and characters that change the direction of the text,
-    /// are replaced by their JSON escapes, so that a text of another program can't deceive the user.
+    /// Returns a text of several words for people. Control characters, and characters that change the direction of the
+    /// text, are replaced by their JSON escapes, so that a text of another program can't deceive the user.
     static func harmless(_ sentence: String) -> String {
         var text = String.UnicodeScalarView()
         for scalar in sentence.unicodeScalars {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonWire
 
-/// An output to which ``Observation`` passes each arriving notification: ``Printer``, ``Recorder``, ``CommandRunner`` or
-/// ``Popups``. An output may work asynchronously; then the watch waits for it before the command ends.
+/// An output to which ``Observation`` passes each arriving notification: ``Printer``, ``Recorder``, ``CommandRunner``
+/// or ``Popups``. An output may work asynchronously; then the observation waits for it before the command ends.
 protocol NotificationOutput: AnyObject {
     /// Outputs or queues a notification.
     func take(_ arrival: Arrival)
@@ -27,6 +27,7 @@ extension NotificationOutput {
     func abandon() -> Int { 0 }
     var hasFailed: Bool { false }
     var hasLost: Bool { false }
+    /// Ignores events.
     func take(_ event: ObservationEvent) {}
 }
 

@@ -8,8 +8,8 @@ import CarillonWire
 /// The observation of `carillon observe`, `monitor` and `wait`, from the registration of observers to the exit code.
 ///
 /// It registers the observers of its ``Scope``, and passes each notification that the filter accepts to its outputs. It
-/// ends after the wanted number of notifications, when all outputs are idle; a timeout or a signal ends it before. Losses
-/// are reported on standard error and set the exit code.
+/// ends after the wanted number of notifications, when all outputs are idle; a timeout or a signal ends it before.
+/// Losses are reported on standard error and set the exit code.
 final class Observation: CommandSession.Listener, @unchecked Sendable {
     // Sendable: the command has one thread, on which everything here runs.
 
@@ -40,9 +40,9 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
     private var registered: ContinuousClock.Instant?
     /// Whether the service has confirmed the registration.
     private var hasBegun = false
-    /// Whether a service is connected. Its changes are reported after the confirmation.
+    /// Whether a service is connected, from the confirmation on. Its changes are reported then.
     private var isServiceConnected = true
-    /// Whether notifications were lost for this process.
+    /// Whether notifications were lost on their way to this process, or were discarded from the queues of outputs.
     private var hasLost = false
     /// Whether the wanted number of notifications has arrived, and only the outputs are still busy.
     private var isEnding = false
@@ -57,7 +57,8 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
     /// Submits the registrations.
     ///
     /// - Parameters:
-    ///   - outputs: returns the outputs for notifications. It receives the closure that an output calls when it becomes idle.
+    ///   - outputs: returns the outputs for notifications. It receives the closure that an output calls when it becomes
+    ///     idle.
     ///   - begun: called when the service has confirmed the registration.
     func start(
         on session: CommandSession, outputs: (_ onIdle: @escaping () -> Void) -> [any NotificationOutput],
@@ -69,6 +70,7 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
         session.listener = self
         session.finishWhenInterrupted { [unowned self] in
             reportAbandoned()
+            // Without a wanted number a signal is the only end of the run, so it is no interruption.
             return remaining == nil || isEnding ? outcome : .interrupted
         }
         if !scope.details.isEmpty { session.submit(.details(scope.details)) }
@@ -79,7 +81,8 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
                         name: name.isEmpty ? nil : ExactText(name),
                         object: scope.object.isEmpty ? nil : ExactText(scope.object), options: scope.options)))
         }
-        // The barrier completes when the service has processed all registrations.
+        // The barrier completes when the service has processed all registrations. Its value is false if there is no
+        // service, which `stateChanged` reports.
         session.submit(.barrier { [self] isServiceConnected in if isServiceConnected { begin() } })
     }
 
@@ -114,7 +117,8 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
         if isEnding, !outputs.contains(where: \.isBusy) { session.finish(outcome) }
     }
 
-    /// Ends the run before the wanted number of notifications has arrived. A loss takes precedence over the given code.
+    /// Ends the run before the wanted number of notifications has arrived. A loss (``hasLost``) takes precedence over
+    /// the given code.
     func end(_ code: ExitCode) {
         reportAbandoned()
         session.finish(hasLost ? .lost : code)

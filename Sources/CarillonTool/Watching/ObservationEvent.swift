@@ -2,8 +2,8 @@
 import CarillonJSON
 import CarillonWire
 
-/// An event besides notifications that `observe`, `monitor` and `wait` print with `--json`, and that `--record` writes. It is
-/// an object with the member `event`, where notifications have a `name`.
+/// An event besides notifications that `observe`, `monitor` and `wait` print with `--json`, and that `--record` writes.
+/// It is an object with the member `event`, where notifications have a `name`.
 enum ObservationEvent {
     /// The service has reported the loss of at most `count` notifications for this process.
     case dropped(count: UInt64, reason: String)

@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonMainLoop
 
-/// `carillon observe [NAME ...]`: registers observers, and passes arriving notifications to standard output, a file, a command
-/// or the desktop. It reads the arguments; ``Observation`` does the work.
+/// `carillon observe [NAME ...]`: registers observers, and passes arriving notifications to standard output, a file, a
+/// command or the desktop. It reads the arguments; ``Observation`` does the work.
 enum ObserveCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(

@@ -28,6 +28,7 @@ final class Popups: NotificationOutput {
     private unowned let session: CommandSession
     private let onIdle: () -> Void
     private var connection: Connection?
+    /// Whether the bus has registered the connection, by Hello.
     private var isConnected = false
     /// Whether a call to the notification server is pending.
     private var isCallPending = false
@@ -57,6 +58,7 @@ final class Popups: NotificationOutput {
                 }
             }
         } catch {
+            // It is reported with the first notification.
             failure = error.message
         }
     }
@@ -119,6 +121,7 @@ final class Popups: NotificationOutput {
                 return Result { () throws(BusError) in try reader.read(UInt32.self) }
             }) {
             case .success(let id):
+                // The forgotten popups are not replaced any more: their next notifications get new popups.
                 if shown.count >= Self.maxPopups { shown = [:] }
                 shown[key] = id
                 next()

@@ -10,8 +10,8 @@ import CarillonMainLoop
 
 /// `carillon wait NAME [-- COMMAND ...]`: waits for a notification, prints it, and ends.
 ///
-/// With a COMMAND it registers the observer first, and starts the COMMAND after the service has confirmed the registration.
-/// A failure of the COMMAND ends the wait with its exit status, outside of ``ExitCode``.
+/// With a COMMAND it registers the observer first, and starts the COMMAND after the service has confirmed the
+/// registration. A failure of the COMMAND ends the wait with its exit status, outside of ``ExitCode``.
 enum WaitCommand {
     /// The exit status for a command that could not be started, as in `env` and shells.
     private static let notRun: Int32 = 127

@@ -15,8 +15,8 @@ final class ClientChannel {
     enum FrameResult: Equatable {
         /// The frame was handled.
         case taken
-        /// The frame can't be handled yet: an observer's number is still missing. Later frames wait behind it, to keep the
-        /// order. ``retryHeldFrame()`` delivers it again.
+        /// The frame can't be handled yet: an observer's number is still missing. Later frames wait behind it, to keep
+        /// the order. ``retryHeldFrame()`` delivers it again.
         case notYet
         /// The frame is invalid: the channel is closed.
         case malformed(String)
@@ -37,10 +37,11 @@ final class ClientChannel {
         let body: UnsafeRawBufferPointer
     }
 
-    /// The limit of reads in one iteration of the loop, so that other sources of the loop get their share.
+    /// The limit of reads in one turn, so that other sources of the loop get their share. A turn is one call by the
+    /// loop because input or space is available.
     private static let readsPerTurn = 4
-    /// The limit of bytes read in one call, 8 MiB. It exceeds the capacity of any socket, so a drain reads all bytes that
-    /// are in the socket. Input that keeps arriving can't prolong the call forever.
+    /// The limit of bytes read in one call, 8 MiB. It exceeds the capacity of any socket, so a drain reads all bytes
+    /// that are in the socket. Input that keeps arriving can't prolong the call forever.
     private static let maxBytesAtOnce = 8 << 20
 
     /// The service that provided the channel.
@@ -49,7 +50,7 @@ final class ClientChannel {
     ///
     /// - Parameter mayWait: whether the result may be `notYet`. It may not while the channel is drained.
     var onFrame: ((_ frame: Frame, _ mayWait: Bool) -> FrameResult)?
-    /// Called after input arrived or space became free, when the frames of this iteration have been handled.
+    /// Called at the end of a turn, when the frames that were read in it have been handled.
     var onTurn: (() -> Void)?
     /// Called when this side closes the channel and awaits its end.
     ///
@@ -69,7 +70,8 @@ final class ClientChannel {
     /// Whether a frame is being handled. Handling may call back into this object; such a call must not read further
     /// frames.
     private var isTaking = false
-    /// The frame that waits for ``retryHeldFrame()``, as a copy, because the reader's bytes are valid only during the call.
+    /// The frame that waits for ``retryHeldFrame()``, as a copy, because the reader's bytes are valid only during the
+    /// call.
     private var held: (kind: ChannelFrame.Kind, number: UInt64, body: [UInt8])?
 
     /// Starts reading.
@@ -166,8 +168,8 @@ final class ClientChannel {
             reads += 1
             bytes += count
             takeFrames(mayWait: mayWait)
-            // A read that did not fill the buffer has probably taken all input. Only a drain reads on, to find the end of
-            // the stream.
+            // A read that did not fill the buffer has probably taken all input. Only a drain reads on, to find the end
+            // of the stream.
             guard isFull || maxReads == .max else { return }
         }
     }
@@ -214,8 +216,8 @@ final class ClientChannel {
 
     // MARK: End
 
-    /// Ends writing in an orderly way and waits for the service to end the channel. The service does so after it has read
-    /// all frames, so later messages on the bus do not overtake posts in these frames.
+    /// Ends writing in an orderly way and waits for the service to end the channel. The service does so after it has
+    /// read all frames, so later messages on the bus do not overtake posts in these frames.
     ///
     /// - Parameter discardsFrames: whether later frames are discarded, because they can't be understood.
     func close(_ reason: String, discardsFrames: Bool = false) {

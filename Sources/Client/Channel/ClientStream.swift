@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The byte stream of a channel between the program and the service (F2): a socket (``SocketStream``), or its replacement
-/// in a test or simulation. ``ClientChannel`` reads and closes it; ``ChannelSender`` writes to it. It closes when its
-/// last reference is released.
+/// The byte stream of a channel between the program and the service (F2): a socket (``SocketStream``), or its
+/// replacement in a test or simulation. ``ClientChannel`` reads and closes it; ``ChannelSender`` writes to it. It
+/// closes when its last reference is released.
 ///
 /// Threads: all members are used on the session's thread.
 public protocol ClientStream: AnyObject {

@@ -48,7 +48,8 @@ public final class SocketStream: ClientStream, PolledSourceDelegate {
 
     public func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamReadResult {
         while true {
-            // Descriptors that a peer attaches to the bytes are closed by the kernel, because `recv` does not accept them.
+            // Descriptors that a peer attaches to the bytes are closed by the kernel, because `recv` does not accept
+            // them.
             let count = recv(socket.rawValue, buffer.baseAddress!, buffer.count, Int32(MSG_DONTWAIT))
             if count > 0 { return .bytes(count) }
             guard count < 0 else { return .end }

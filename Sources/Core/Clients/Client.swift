@@ -38,8 +38,8 @@ final class Client {
     /// Whether the bus may have discarded a control signal about a list that the client follows: the wanted names (G4)
     /// or the retained values (G5). The signal is sent again when the client reads.
     var controlResendPending = false
-    /// The observers that policy took from the client (P3). It is nil when the client has acknowledged the control
-    /// signal about them.
+    /// The observers that policy took from the client (P3). It is nil when there are none, and once the client has
+    /// acknowledged the control signal about them.
     var revocation: Revocation?
 
     // Suspension (S1)
@@ -89,8 +89,9 @@ final class Client {
     var queue: DeliveryQueue
     /// The cursors over the retained values that its new observers are to get, in the order of their requests (R2).
     var replays = RetainedReplays()
-    /// The progress of the client at the last check of backpressure. It is nil unless the queue is half full and the
-    /// client reads.
+    /// The progress of the client at the last check of backpressure; nil unless posts are delayed for the client. The
+    /// delay begins when the queue is half full. It ends when the queue is below three eighths, or with
+    /// ``isSlowConsumer``.
     var backpressure: Backpressure?
     /// Whether the client has acknowledged nothing for a second while its queue was half full. Posts are not delayed
     /// for it. It ends at the next acknowledgment.
@@ -143,7 +144,7 @@ final class Client {
 
     /// Notifications that had sequence numbers, and may be lost.
     struct PossibleLoss {
-        /// An upper bound.
+        /// An upper bound of their number.
         var count: UInt64
         var reason: DropReason
     }
@@ -163,7 +164,7 @@ final class Client {
     }
 
     /// Whether the service has something to send as soon as the client reads: notifications, replays, reports of losses
-    /// or control signals.
+    /// or control signals. Throttled notifications count, although their intervals may still run.
     var hasPendingMessages: Bool {
         queue.hasDue || replays.hasReady || queue.waitsForIntervals || unreportedLoss != nil || possibleLoss != nil
             || controlResendPending
@@ -233,7 +234,8 @@ final class Client {
 }
 
 /// An entry of ``DistributedCenter/index``: the properties of an observer that matching a post needs. It is small,
-/// because a post may match a quarter of a million observers in a row. ``RegisteredObserver`` has the full registration.
+/// because a post may match a quarter of a million observers in a row. ``RegisteredObserver`` has the full
+/// registration.
 struct Observer {
     let client: Client
     let id: ObserverID

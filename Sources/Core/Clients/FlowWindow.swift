@@ -6,7 +6,11 @@
 /// After every 64 messages or 64 KiB the connection gets a **probe**: a `Peer.Ping`, which D-Bus libraries answer by
 /// themselves and in order. The answer acknowledges all messages before the probe. The messages between two probes are
 /// a **window**. With two unacknowledged windows, sending stops until an acknowledgment comes. Further
-/// messages wait in the service, and do not fill the bounded queue of the bus. A closed window does not suspend a client.
+/// messages wait in the service, and do not fill the bounded queue of the bus. A closed window does not suspend a
+/// client.
+///
+/// On a channel a probe is a position in the stream of bytes, and no Ping is sent. It counts as answered when all bytes
+/// before it are in the socket.
 ///
 /// A connection that never answered a probe may be unable to answer (B6). The driver of the center then makes a
 /// **backlog probe**: it looks at the unread bytes of the connection's socket. Where that is impossible, the oldest
@@ -122,7 +126,7 @@ struct FlowWindow {
     /// answers probes, and may be a single-threaded program that waits for each reply. Nothing shows whether it has
     /// read anything.
     private var singleRepliesLeft = 0
-    /// The number of such replies after each backlog probe.
+    /// The number of such replies after each backlog probe. It bounds the replies to a program that reads none.
     private static let maxSingleReplies = 16
 
     /// Allows 16 more replies to be sent although the windows are used up, after a backlog probe without a result.
@@ -165,6 +169,7 @@ struct FlowWindow {
     /// - Parameter byPeer: whether the connection itself sent it, and thus is known to answer.
     /// - Returns: the number of bytes that it acknowledges.
     mutating func answered(byPeer: Bool = true) -> Int {
+        // An answer that no probe expects acknowledges nothing.
         guard assumedAcked > 0 || !unacknowledgedWindows.isEmpty else { return 0 }
         if byPeer {
             hasAnswered = true
@@ -240,10 +245,13 @@ struct FlowWindow {
     mutating func backlogProbed(all isAll: Bool) -> Int {
         guard isBacklogProbed else { return 0 }
         isBacklogProbed = false
+        // For a connection that answers probes, the result counts only if it has read all messages and no answer has
+        // come since the backlog probe began. An answer itself shows which messages were read.
         guard !hasAnswered || isBacklogProbedDuringCall && isAll, !unacknowledgedWindows.isEmpty else { return 0 }
         let confirmed = isAll ? unacknowledgedWindows[...] : unacknowledgedWindows.prefix(1)
         let bytes = confirmed.reduce(0) { $0 + $1.bytes }
         assumedAcked += confirmed.count
+        // The messages count as read, so the bus has space for the connection again.
         acksUntilUnblocked = 0
         unacknowledgedWindows.removeFirst(confirmed.count)
         return bytes

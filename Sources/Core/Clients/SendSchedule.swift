@@ -12,7 +12,8 @@ import CarillonCollections
 ///
 /// A batch takes several notifications with one scheduled send. The surplus ones of the client become **tombstones**:
 /// they keep their places, so that watermarks stay valid, and do not count in ``count``. Otherwise a schedule full of
-/// tombstones would count as overfull, and each new notification would be sent at once and alone.
+/// tombstones would count as overfull, and each new notification would be sent at once and alone. Their bytes count
+/// until they are removed: only the number of a client's tombstones is known, and not their sizes.
 struct SendSchedule {
     /// The maximum number of scheduled sends. Beyond it each new notification causes the first one to be sent, so that
     /// a burst does not accumulate here. It is also the number of notifications that a more urgent one can overtake
@@ -38,7 +39,7 @@ struct SendSchedule {
     }
 
     private let meter: StepMeter
-    /// By the raw value of ``DeliveryLane``.
+    /// The lines: the schedule of each lane, by the raw value of ``DeliveryLane``.
     private var lines = DeliveryLane.allCases.map { _ in LaneSchedule() }
     /// The number of scheduled sends, without tombstones.
     private(set) var count = 0

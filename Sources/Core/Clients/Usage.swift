@@ -82,7 +82,8 @@ struct Usage: Equatable {
         return rest.isZero
     }
 
-    /// The memory that cannot be reclaimed, in bytes.
+    /// The memory of all but waiting notifications, in bytes. Retained values of departed posters count here, although
+    /// they can be reclaimed.
     var lastingMemory: Int {
         Resource.clients.memory(self[.clients]) + self[.observerBytes] + self[.queuedPostBytes] + self[.answerBytes]
             + self[.waitingCallBytes] + self[.partialPostBytes] + self[.retainedBytes]

@@ -47,6 +47,9 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
 
     /// Returns the intersection of two lists: patterns for the names that both lists match. Policies use it where a
     /// list may only restrict another one.
+    ///
+    /// Of two patterns with a common name, one covers the other. Therefore the intersection has the patterns of each
+    /// list that the other list covers.
     package static func common(of one: [NamePattern], and other: [NamePattern]) -> [NamePattern] {
         let (first, second) = (Index(one), Index(other))
         return one.filter(second.covers) + other.filter { !first.contains($0) && first.covers($0) }
@@ -80,8 +83,8 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         /// Whether the list matches all names that a pattern matches.
         func covers(_ pattern: NamePattern) -> Bool {
             if hasAll || contains(pattern) { return true }
-            // Each part of the text up to a dot may be a prefix in the list. The last character is no end of a prefix, as
-            // a name is longer than its prefix.
+            // Each part of the text up to a dot may be a prefix in the list. The last character is no end of a prefix,
+            // as a name is longer than its prefix.
             return switch pattern {
             case .all: false
             case .below(let text), .exactly(let text):

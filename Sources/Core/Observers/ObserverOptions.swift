@@ -30,7 +30,8 @@ public struct ObserverOptions: Hashable, Sendable {
     public var isMonitor: Bool
     /// Whether the observer gets the retained values that exist when it registers (R2).
     public var wantsRetained: Bool
-    /// The minimum interval between two notifications with the same name and object, in milliseconds (R5); 0 for none.
+    /// The minimum interval between two notifications with the same name, object and origin, in milliseconds (R5); 0
+    /// for none.
     public var minimumInterval: UInt32
 
     public init(

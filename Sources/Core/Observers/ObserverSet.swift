@@ -10,7 +10,6 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
     /// The last added long list. All of its observers are in the set.
     private var last: ObserverList?
 
-    /// Creates an empty set.
     public init() {}
 
     /// - Parameter ids: in any order.
@@ -22,7 +21,6 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         self.init(ids)
     }
 
-    /// The number of observers.
     public var count: Int { ids.count }
 
     /// Adds the observers of a list.

@@ -41,7 +41,7 @@ struct PostingQueues {
     /// The posters whose queues are frozen, with the posts that were removed so far.
     private var frozen: [ClientName: Removed] = [:]
     /// The round-robin of each style, by ``PostingStyle/order``. A queue with a post of the style has one place in it,
-    /// unless it is frozen.
+    /// unless it is frozen. A `line` in this file is the index of a style.
     private var rotations = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
     /// The number of places in each round-robin that queues have given up, by ``PostingStyle/order``.
     private var emptyPlaces = PostingStyle.allCases.map { _ in 0 }
@@ -245,7 +245,8 @@ struct PostingQueues {
     /// - Parameter now: ``Clock/uptime``, from which `expires-after` counts.
     /// - Returns: the number of these posts.
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
-        // Calls of the poster precede its departure, so that all slices of its removals are done.
+        // Calls of the poster precede its departure, so that all slices of its removals should be done. A freeze that
+        // is left ends here, since nothing would end it later.
         setFrozen(poster, nil)
         guard let queue = atExitQueues.removeValue(forKey: poster) else { return 0 }
         mergeReleased(of: poster)
@@ -312,6 +313,7 @@ struct PostingQueues {
                 continue
             }
             queue.places[line] = nil
+            // A frozen queue gives up its place. The end of the freeze gives it another one.
             guard frozen[queue.poster] == nil else { continue }
             let post = changing(queue) { queue.popFirst(style) }
             addToRotation(queue, style)

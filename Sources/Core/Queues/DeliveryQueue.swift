@@ -182,7 +182,8 @@ struct DeliveryQueue: ~Copyable {
     /// - Returns:
     ///   - `admitted`: the observers that get it now. The others wait for the end of their intervals.
     ///   - `hasReplaced`: whether it replaced an older throttled notification.
-    ///   - `isBlockedSizeReduced`: whether the replaced one was blocked on the in-flight quota and larger. The new one may fit.
+    ///   - `isBlockedSizeReduced`: whether the replaced one was blocked on the in-flight quota and larger. The new one
+    ///     may fit.
     mutating func admit(
         _ notification: Notification, for intervalObservers: [IntervalQueue.IntervalObserver], now: Int64
     ) -> (admitted: [ObserverID], hasReplaced: Bool, isBlockedSizeReduced: Bool) {
@@ -314,6 +315,8 @@ struct DeliveryQueue: ~Copyable {
 
     /// Removes the due notification with this serial, and the ones before it in its lane. The recovery uses it for
     /// notifications that an earlier process may have sent.
+    ///
+    /// While flushed notifications are left, they are taken first, over all lanes in the order of their serials.
     mutating func take(through serial: UInt64) {
         var lanes = DeliveryLane.allCases.filter { self.lanes[$0.rawValue].contains(serial) }
         if held.hasReleased(serial) { lanes.append(.flushed) }

@@ -227,6 +227,7 @@ struct HeldQueue {
         guard entry.observers != coalescing, let rest = entry.observers.removing(coalescing.ids).rest else {
             return clear(place)
         }
+        // The other observers have the behavior `hold`, so the entry has no coalescing observers left.
         change(place, to: rest, nil)
     }
 

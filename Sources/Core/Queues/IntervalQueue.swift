@@ -16,8 +16,8 @@ import CarillonCollections
 /// A **serial** (``Notification/serial``) is the position of a notification among all posts of the service.
 ///
 /// An operation visits only the observers that it names and the marks of their key. Only ``remove(_:)`` visits every
-/// entry. Notifications that are due are returned in slices of at most 64 (``due(now:maySend:)``), so that no call takes
-/// long.
+/// entry. Notifications that are due are returned in slices of at most 64 (``due(now:maySend:)``), so that no call
+/// takes long.
 struct IntervalQueue {
     /// An observer that matches a notification, and its minimum interval.
     struct IntervalObserver {
@@ -120,6 +120,9 @@ struct IntervalQueue {
 
     private let meter: StepMeter
     /// By the hash of the notification key, since the key itself with its texts would double the memory of an entry.
+    ///
+    /// Two keys with the same hash share an entry. While a notification of one key waits, the other key has no
+    /// intervals. Otherwise a notification may have to wait for the interval of the other key.
     private var entries: [Int: Entry] = [:]
     /// The waiting notifications in the order of their serials. A replaced or removed notification keeps its element
     /// until ``dropStale()`` or ``dropGone()`` removes it.
@@ -153,7 +156,8 @@ struct IntervalQueue {
     private static let maxDue = 64
     /// The number of marks after which a slice ends.
     private static let maxDueMarks = 8192
-    /// The microseconds after which a notification is checked again that would overtake an unsent one.
+    /// The microseconds after which a notification is checked again that would overtake an unsent one. The time is
+    /// short, since the client reads and the unsent one leaves soon.
     private static let pause: Int64 = 2000
 
     init(meter: StepMeter) {
@@ -245,6 +249,7 @@ struct IntervalQueue {
         -> [ObserverID]
     {
         let entry = entry(notification.key)
+        // Another key with the same hash uses the entry, so no interval begins.
         if let newest = entry.newest, newest.key != notification.key { return [] }
         let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
         var replaced: [ObserverID] = []
@@ -263,6 +268,7 @@ struct IntervalQueue {
     /// are not in the recovery log.
     mutating func restore(_ notification: Notification, for intervalObservers: [IntervalObserver]) {
         let entry = entry(notification.key)
+        // A notification of another key with the same hash, or a newer one of this key, waits already.
         if let newest = entry.newest, newest.key != notification.key || newest.serial >= notification.serial {
             return
         }
@@ -353,7 +359,11 @@ struct IntervalQueue {
     /// Returns a slice of the notifications that are due, in the order of their serials. They stay in the queue until
     /// ``take(_:for:now:)``.
     ///
-    /// - Parameter maySend: whether all other notifications in the queue of the client up to this serial have been sent.
+    /// The slice gets flushed notifications first, then those whose scheduled check has come. The check of an entry
+    /// that stays in the queue is scheduled again.
+    ///
+    /// - Parameter maySend: whether all other notifications in the queue of the client up to this serial have been
+    ///   sent.
     mutating func due(now: Int64, maySend: (UInt64) -> Bool) -> [Due] {
         let flushed = flushed
         var (due, marks): ([Due], Int) = ([], 0)
@@ -362,6 +372,7 @@ struct IntervalQueue {
         // It is nil when an older notification must be sent first.
         func check(at entry: Entry, _ newest: Notification) -> Bool? {
             marks += entry.marks.count
+            // The waiting marks whose intervals have ended.
             let over = entry.marks.filter {
                 $0.waits && flushed.end(of: $0, newest.serial, now: now) <= now
             }
@@ -403,6 +414,7 @@ struct IntervalQueue {
     private mutating func checkFlushed(while hasCapacity: () -> Bool, _ check: (Entry, Notification) -> Bool?) {
         guard var cursor = flushCursor else { return }
         let end = max(flushed.some, flushed.all)
+        // Whether no notification of this call has joined the slice yet.
         var isFirst = true
         for place in order.suffix(from: placeInOrder(after: cursor)) {
             guard place.serial <= end else { break }

@@ -5,8 +5,8 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// One channel: a socket between a client and the service for high volume, in addition to the bus (F2). The client writes
-/// posts to it. The service writes notifications, control signals, and the outcomes of the posts.
+/// One channel: a socket between a client and the service for high volume, in addition to the bus (F2). The client
+/// writes posts to it. The service writes notifications, control signals, and the outcomes of the posts.
 ///
 /// A client gets the descriptor of its end in the reply to `OpenChannel`. ``Channels`` writes to the channel, and
 /// ``ChannelPosts`` reads the posts. This type has the state of both directions, and polls the socket. It stops reading
@@ -39,15 +39,15 @@ final class Channel: PolledSourceDelegate {
     /// The reason why a channel is ending. The client can write no more, and the posts that it has written are still
     /// taken.
     enum End {
-        /// The client continues on the bus, or with the next channel. `mayBeUnread`: the client may never read the unread
-        /// bytes, so they count as a possible loss.
+        /// The client continues on the bus, or with the next channel. `mayBeUnread`: the client may never read the
+        /// unread bytes, so they count as a possible loss.
         case finishing(mayBeUnread: Bool)
         /// The client has left the bus.
         case left
     }
 
-    /// The bytes of outcomes that the client has not read, above which its posts are not read. Reading stops earlier when
-    /// the client's process has used up its share of kept answers.
+    /// The bytes of outcomes that the client has not read, above which its posts are not read. Reading stops earlier
+    /// when the client's process has used up its share of kept answers.
     private static let maxOutcomeBytes = 64 << 10
     /// The number of posts with outcomes that wait for deliveries, above which no more posts are read.
     private static let maxOutcomesDue = 1024
@@ -91,13 +91,13 @@ final class Channel: PolledSourceDelegate {
     /// The notifications and losses that were written since the client's last known moment without unread bytes. They
     /// are the possible loss if the channel ends now.
     var unread = SentSignals.SignalContent()
-    /// The control signals that were written since that moment: the last one about the client's suspension, and all about
-    /// observers that policy removed. They have no sequence number, so the client could not detect their loss.
+    /// The control signals that were written since that moment: the last one about the client's suspension, and all
+    /// about observers that policy removed. They have no sequence number, so the client could not detect their loss.
     private(set) var unreadControl: [Effect] = []
     /// Whether the core waits for a finding whether the client reads (``Effect/backlogProbe(_:)``).
     var awaitsBacklogProbe = false
-    /// Whether the client wants several notifications in one message on the bus. It is needed when unwritten frames go to
-    /// the bus at the end of the channel.
+    /// Whether the client wants several notifications in one message on the bus, as the core's last delivery shows. It
+    /// is needed when unwritten frames go to the bus at the end of the channel.
     var wantsBatches = false
     /// The time until which a channel that ends without a byte from the client may have been refused by the bus
     /// (``mayBeRefused(at:)``). Nil until the bus has passed on or refused the reply with the client's end.
@@ -110,7 +110,8 @@ final class Channel: PolledSourceDelegate {
     private var isFull = false
 
     // The state of reading.
-    /// Whether the channel is in the ``CallQueue``, which serves it later. Meanwhile it is not polled for bytes to read.
+    /// Whether the channel is in the ``CallQueue``, which serves it later. Meanwhile it is not polled for bytes to
+    /// read.
     var isQueued = false
     /// The number of accepted posts whose outcomes wait for their deliveries.
     var outcomesDue = 0
@@ -146,8 +147,8 @@ final class Channel: PolledSourceDelegate {
         source = PolledSource(delegate: self, priority: .of(.reading), context: context)
     }
 
-    /// Ends reading and writing at once. The client can still read the written bytes, and then the end of the stream. The
-    /// descriptor is closed with the last reference to the channel, which a pending outcome may hold.
+    /// Ends reading and writing at once. The client can still read the written bytes, and then the end of the stream.
+    /// The descriptor is closed with the last reference to the channel, which a pending outcome may hold.
     func close() {
         isOpen = false
         poll([])
@@ -162,8 +163,8 @@ final class Channel: PolledSourceDelegate {
 
     /// Whether bytes are read from the client when they arrive.
     private var mayRead: Bool { isOpen && !isQueued && !isAtEnd && fault == nil && readsOutcomes }
-    /// Whether there is a post that can be taken without reading more bytes. A post that was posted in part is continued
-    /// even if the client has left many outcomes unread.
+    /// Whether there is a post that can be taken without reading more bytes. A post that was posted in part is
+    /// continued even if the client has left many outcomes unread.
     private var mayTake: Bool { isOpen && !isQueued && waiting != nil || mayRead && reader.hasNext }
 
     /// Whether outcomes of the client's posts still have to be written, on a socket that can be written to.
@@ -186,6 +187,7 @@ final class Channel: PolledSourceDelegate {
         if mayRead { wanted.insert(.readable) }
         if isOpen, isFull, !socket.isBroken { wanted.insert(.writable) }
         poll(wanted)
+        // A simulation has no descriptor to poll.
         return isOver || mayTake || socket.polled == nil && !occurred.isEmpty
     }
 
@@ -248,8 +250,8 @@ final class Channel: PolledSourceDelegate {
             (unread != SentSignals.SignalContent() || !unreadControl.isEmpty) && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
-        // A closed end also has no unread bytes, although the client did not read them. Only a successful write shows that
-        // the end is open.
+        // A closed end also has no unread bytes, although the client did not read them. Only a successful write shows
+        // that the end is open.
         if isNothingUnread, writer.written > before { (unread, unreadControl) = (SentSignals.SignalContent(), []) }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
@@ -277,15 +279,16 @@ final class Channel: PolledSourceDelegate {
 
     // MARK: Reading
 
-    /// A post that was read and has to be continued in a later work slice. By coalescing it replaces too many queued posts
-    /// for one event, and so far only some of these have been removed.
+    /// A post that was read and has to be continued in a later work slice. By coalescing it replaces too many queued
+    /// posts for one event, and so far only some of these have been removed.
     var waiting: ReadPost?
 
     /// Begins a work slice of reading, which makes at most ``readsPerSlice`` reads.
     ///
     /// - Parameters:
     ///   - maxKept: the longest frame body that is kept, in bytes; longer ones are refused.
-    ///   - maxHead: the longest beginning of a body, in bytes, that is kept when the quota has no space for the whole body.
+    ///   - maxHead: the longest beginning of a body, in bytes, that is kept when the quota has no space for the whole
+    ///     body.
     func beginSlice(maxKept: Int, maxHead: Int) {
         readsLeft = Self.readsPerSlice
         reader.maxKept = maxKept
@@ -295,8 +298,8 @@ final class Channel: PolledSourceDelegate {
     /// Returns the next frame of the work slice; nil when there is none now. ``isAtEnd`` and ``fault`` show whether
     /// more frames will arrive.
     ///
-    /// - Parameter hold: charges for a large frame of which a part has arrived, and returns whether the quota allows its
-    ///   size. Otherwise the frame is skipped, except for its beginning.
+    /// - Parameter hold: charges for a large frame of which a part has arrived, and returns whether the quota allows
+    ///   its size. Otherwise the frame is skipped, except for its beginning.
     func nextFrame(hold: (_ byteCount: Int) -> Bool) -> ChannelFrame? {
         guard isOpen, fault == nil else { return nil }
         do throws(ChannelFrame.Fault) {
@@ -306,6 +309,7 @@ final class Channel: PolledSourceDelegate {
                     return frame
                 }
                 guard !isAtEnd, readsLeft > 0 else { return nil }
+                // A frame that exceeds the quota is skipped, and its beginning is returned later.
                 let wanted = reader.wantedBytes
                 if wanted > heldBytes, !hold(wanted), reader.passOver() { continue }
                 readsLeft -= 1
@@ -328,8 +332,8 @@ final class Channel: PolledSourceDelegate {
         if !reader.hasNext { reader.releaseMemory() }
     }
 
-    /// The bytes of memory that are held for an incomplete post and for posts that were read and not taken. The client is
-    /// charged for them.
+    /// The bytes of memory that are held for an incomplete post and for posts that were read and not taken. The client
+    /// is charged for them.
     var bytesToHold: Int { reader.heldBytes + (waiting == nil ? 0 : sizeOfLast) }
 
     /// Whether the held bytes are an incomplete frame, which may be discarded to free quota. Its post is then lost.
@@ -340,11 +344,12 @@ final class Channel: PolledSourceDelegate {
         _ = reader.passOver()
     }
 
-    /// Whether all posts were taken, and no more can follow: the client has ended its stream, or the stream is malformed.
+    /// Whether all posts were taken, and no more can follow: the client has ended its stream, or the stream is
+    /// malformed.
     var isExhausted: Bool { waiting == nil && (fault != nil || isAtEnd && !reader.hasNext) }
 
-    /// Whether the client probably never got its end, because a bus or a client without support for descriptors has closed
-    /// it: the end was closed soon, and nothing has arrived from it.
+    /// Whether the client probably never got its end, because a bus or a client without support for descriptors has
+    /// closed it: the end was closed soon, and nothing has arrived from it.
     func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
         isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? true
     }

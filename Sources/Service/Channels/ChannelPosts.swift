@@ -5,8 +5,8 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The input of all channels (F2): opens them for calls of `OpenChannel`, reads the posts of their clients, and ends them.
-/// ``Channels`` is the output.
+/// The input of all channels (F2): opens them for calls of `OpenChannel`, reads the posts of their clients, and ends
+/// them. ``Channels`` is the output.
 ///
 /// A post is checked by policy, counted and posted like a post on the bus. A readable channel is served by the
 /// ``CallQueue`` like a call of its account. Posts beyond the account's time share stay in the socket until then, so a
@@ -20,7 +20,8 @@ final class ChannelPosts {
         case refused(ChannelPost, name: String, BusError)
     }
 
-    /// The bytes for the options of a post in the longest frame that is kept. Longer frames are skipped, and their posts refused.
+    /// The bytes for the options of a post in the longest frame that is kept. Longer frames are skipped, and their
+    /// posts refused.
     private static let maxBytesOfOptions = 4 << 10
     /// The bytes that the lengths, ends and alignment of a name and an object take in a frame.
     private static let maxBytesBesideTexts = 16
@@ -81,8 +82,8 @@ final class ChannelPosts {
             throw Self.unread
         }
         if let before = channels[client] {
-            // A call that waits already is replaced by this one. The old channel's posts are taken ahead of the client's
-            // next call, unless the bus has reported another account of the client meanwhile.
+            // A call that waits already is replaced by this one. The old channel's posts are taken ahead of the
+            // client's next call, unless the bus has reported another account of the client meanwhile.
             before.next?.reply(
                 with: BusError(.limitExceeded, message: "the caller has requested another channel since"))
             before.next = call
@@ -111,7 +112,8 @@ final class ChannelPosts {
         // The channel is added before the reply, because the reply may cause a probe.
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
-        // The reply may wait for the client's window. The barrier that shows its delivery therefore follows when it was sent.
+        // The reply may wait for the client's window. The barrier that shows its delivery therefore follows when it was
+        // sent.
         openingReplies[client] = call.answer
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
             let isWanted = { [weak channel] in channel?.isOpen == true }
@@ -125,8 +127,8 @@ final class ChannelPosts {
         Log.info("opened a channel for \(client)", ["CARILLON_CLIENT": client.rawValue])
     }
 
-    /// The time after the reply in which an unused channel with a closed end means that the bus or the client has refused
-    /// the descriptor. It is long, because the end shows only when the channel is served.
+    /// The time after the reply in which an unused channel with a closed end means that the bus or the client has
+    /// refused the descriptor. It is long, because the end shows only when the channel is served.
     private static let timeOfRefusal = Duration.seconds(10)
     /// The error for callers that do not read their replies, for all methods of the service.
     static let unread = BusError(.limitExceeded, message: "the caller does not read its replies")
@@ -174,7 +176,8 @@ final class ChannelPosts {
                 _ = hold(channel.bytesToHold, of: channel, isWhole: true, &effects)
             }
         }
-        // Eight posts count as one message that was read from the bus.
+        // Eight posts count as one message that was read from the bus. The delivery sources bound such messages between
+        // two deliveries.
         for _ in 0..<(slice.count + 7) / 8 { deliverySources.noteActivity() }
         let answers = results.compactMap { result -> ChannelAnswer? in
             switch result {
@@ -204,8 +207,8 @@ final class ChannelPosts {
         }
     }
 
-    /// Charges a channel's client for the memory that the channel holds for incomplete and waiting posts. If the quota has
-    /// no space, incomplete posts of processes that hold more are discarded.
+    /// Charges a channel's client for the memory that the channel holds for incomplete and waiting posts. If the quota
+    /// has no space, incomplete posts of processes that hold more are discarded.
     ///
     /// - Parameters:
     ///   - byteCount: the held bytes.
@@ -266,14 +269,15 @@ final class ChannelPosts {
 
     /// Passes a post to the core, or refuses it.
     ///
-    /// - Returns: nil for an accepted post without outcome, for a lost post, and for a post that is continued in a later
-    ///   work slice.
+    /// - Returns: nil for an accepted post without outcome, for a lost post, and for a post that is continued in a
+    ///   later work slice.
     private func take(
         _ read: ReadPost, of channel: Channel, _ waitsForIdleness: inout Bool, _ effects: inout [Effect]
     ) -> Outcome? {
         let client = channel.client
         do throws(BusError) {
             guard let post = try read.post?.get() else { return nil }
+            // `isOfMany` matters only for fault injection.
             if !read.isChecked { try gate.check(post.options, ofPost: post.name, client, isOfMany: true) }
             guard try driver.removeCoalesced(for: post, from: client, effects: &effects) else {
                 channel.waiting = read
@@ -294,8 +298,8 @@ final class ChannelPosts {
 
     // MARK: Ending
 
-    /// Begins the end of a channel: the client can write no more, and the posts that it has written are taken through the
-    /// queue. ``endIfOver(_:)`` ends it after them.
+    /// Begins the end of a channel: the client can write no more, and the posts that it has written are taken through
+    /// the queue. ``endIfOver(_:)`` ends it after them.
     ///
     /// - Parameters:
     ///   - end: the reason for the end.
@@ -308,8 +312,8 @@ final class ChannelPosts {
         if let calls { calls.keep(channel, first: isNext) } else { takeRemaining(of: channel) }
     }
 
-    /// Ends a channel whose posts were all taken. The reason is that the service ends it, or that the client has closed its
-    /// writing side or sent a malformed frame.
+    /// Ends a channel whose posts were all taken. The reason is that the service ends it, or that the client has closed
+    /// its writing side or sent a malformed frame.
     private func endIfOver(_ channel: Channel) {
         switch channel.end {
         case .finishing(let mayBeUnread)?:
@@ -321,8 +325,8 @@ final class ChannelPosts {
         }
         guard channel.isOpen, channel.isExhausted else { return }
         if channel.fault == nil {
-            // The client may have closed its writing side only, and may still read the outcomes of its posts. The channel
-            // ends when they are written.
+            // The client may have closed its writing side only, and may still read the outcomes of its posts. The
+            // channel ends when they are written.
             if channel.outcomesDue > 0 { driver.perform { effects in driver.center.sendAllReady(effects: &effects) } }
             driver.effects.answers.release(for: channel)
             driver.effects.eventEnded(isMoreDue: false)
@@ -334,6 +338,8 @@ final class ChannelPosts {
                     "the channel of \(channel.client) ended: it sent \(fault) (\(count) such ends so far)",
                     ["CARILLON_CLIENT": channel.client.rawValue, "CARILLON_REASON": "malformed-frame"])
             }
+            // The client's end is still open, so the client can read the unread bytes. Only a reset shows that it did
+            // not.
             channels.end(channel, mayBeUnread: channel.socket.wasReset)
         } else {
             // The reply with the descriptor may not have arrived. An error reply then ends the client's wait for it.
@@ -401,15 +407,15 @@ final class ChannelPosts {
         }
     }
 
-    /// Begins the end of the channel of a client that has left the bus. ``left(_:)`` follows when the queue reaches the end
-    /// of the connection, behind the client's posts.
+    /// Begins the end of the channel of a client that has left the bus. ``left(_:)`` follows when the queue reaches the
+    /// end of the connection, behind the client's posts.
     func beginLeaving(_ client: UniqueName) {
         guard let channel = channels[client] else { return }
         end(channel, .left)
     }
 
-    /// Takes the remaining posts of a client that has left the bus, and removes its channel. ``beginLeaving(_:)`` was called
-    /// before.
+    /// Takes the remaining posts of a client that has left the bus, and removes its channel. ``beginLeaving(_:)`` was
+    /// called before.
     func left(_ client: UniqueName) {
         openingReplies[client] = nil
         guard let channel = channels[client] else { return }

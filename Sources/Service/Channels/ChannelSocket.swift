@@ -26,7 +26,8 @@ final class ChannelSocket: ChannelStream {
     var polled: Int32? { descriptor }
     var ready: PolledSource.Conditions { [] }
 
-    /// The number of descriptors below the process's limit that channels leave free, for connections and files.
+    /// The number of descriptors below the process's limit that channels leave free, for connections and files. A new
+    /// descriptor gets the lowest free number, so its number shows how many are in use.
     private static let reserve = 64
 
     /// Makes a connected pair: the service's end, and the end for the client. Returns nil when the process has only

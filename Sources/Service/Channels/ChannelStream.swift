@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonMainLoop
 
-/// The service's end of a channel's byte stream: a socket (``ChannelSocket``), or its simulation in tests (E7). Nothing here
-/// blocks.
+/// The service's end of a channel's byte stream: a socket (``ChannelSocket``), or its simulation in tests (E7). Nothing
+/// here blocks.
 ///
 /// Threads: only that of the service's main loop.
 package protocol ChannelStream: AnyObject {

@@ -5,21 +5,21 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The output of all channels (F2): ``EffectRunner`` passes each effect to ``carryOut(_:)``, and effects for a client with a
-/// channel are written to the channel instead of the bus. ``ChannelPosts`` opens channels and reads from them.
+/// The output of all channels (F2): ``EffectRunner`` passes each effect to ``carryOut(_:)``, and effects for a client
+/// with a channel are written to the channel instead of the bus. ``ChannelPosts`` opens channels and reads from them.
 ///
 /// The core counts and bounds the frames like messages on the bus (A4). A probe of a channel is answered when all
 /// earlier frames have been written to the socket, because the client can read these even if the service dies. The
 /// socket of a slow consumer is full after some time. Then its windows stay unacknowledged, and further messages for it
 /// wait in the core. Replies to the client's calls are sent on the bus, and have a window of their own.
 ///
-/// When a channel ends, its client continues on the bus: unwritten frames are sent there, and frames that the client may
-/// never read are reported to the core as a possible loss.
+/// When a channel ends, its client continues on the bus: unwritten frames are sent there, and frames that the client
+/// may never read are reported to the core as a possible loss.
 ///
 /// Threads: only that of the service's main loop. Nothing here blocks.
 final class Channels {
-    /// The maximum number of events for which writing is postponed while more effects are due, so that one write has the
-    /// frames of several events.
+    /// The maximum number of events for which writing is postponed while more effects are due, so that one write has
+    /// the frames of several events.
     private static let maxPostponed = 16
     /// The bytes of frames of one channel from which writing is not postponed.
     private static let maxPostponedBytes = 16 << 10
@@ -67,8 +67,8 @@ final class Channels {
     private var channels: [ClientName: Channel] = [:]
     /// The channels with frames that were appended since the last attempt to write.
     private var dirty: [Channel] = []
-    /// Whether there are frames to write, or deliveries to confirm to the recovery store. The driver checks it at the end
-    /// of each event, and then calls ``eventEnded(isMoreDue:confirming:)``.
+    /// Whether there are frames to write, or deliveries to confirm to the recovery store. The driver checks it at the
+    /// end of each event, and then calls ``eventEnded(isMoreDue:confirming:)``.
     private(set) var needsEventEnd = false
     /// The number of events for which writing was postponed.
     private var postponed = 0
@@ -78,7 +78,9 @@ final class Channels {
     private var answered: [Channel] = []
     /// The source that reports answered probes.
     private var source: ReadySource!
-    /// The maximum of unacknowledged bytes on the bus with which a new channel does not wait for their acknowledgment.
+    /// The unacknowledged bytes on the bus up to which a new channel sends at once, because a client that reads only
+    /// the channel must be served too. With more bytes, the channel first waits for their acknowledgment. It is the
+    /// size of a window.
     static let maxUnasked = 64 << 10
 
     init(on context: MainContext, prober: ClientProber, backlogProbe: SocketBacklogProbe) {
@@ -134,8 +136,8 @@ final class Channels {
         noteAnswer(channel)
     }
 
-    /// Notes that the bus has carried the client's end to it. From now on written frames count as delivered, because they
-    /// reach the client even if the service ends.
+    /// Notes that the bus has carried the client's end to it. From now on written frames count as delivered, because
+    /// they reach the client even if the service ends.
     func noteCarried(_ channel: Channel) {
         guard channels[channel.client] === channel else { return }
         channel.isCarried = true
@@ -147,7 +149,8 @@ final class Channels {
         report(.carried(channel.client))
     }
 
-    /// Ends a channel. Its client continues on the bus.
+    /// Ends a channel. Its client continues on the bus: kept outcomes are written, the possible loss is reported, and
+    /// then unwritten frames, control signals and probes continue there.
     ///
     /// - Parameter mayBeUnread: whether the client may never read the unread bytes in the socket.
     func end(_ channel: Channel, mayBeUnread: Bool) {
@@ -211,13 +214,14 @@ final class Channels {
         let isCarried: Bool
         /// Whether the client has closed the channel with unread bytes.
         let isReset: Bool
-        /// The observers that unread control signals announced as removed. Nil if there are no unread control signals, or
-        /// the client did not close the channel and can still read them. The core itself resends the control signals of a
-        /// channel that was not carried.
+        /// The observers that unread control signals announced as removed. Nil if there are no unread control signals,
+        /// or the client did not close the channel and can still read them. The core itself resends the control signals
+        /// of a channel that was not carried.
         let unreadControl: Set<ObserverID>?
     }
 
-    /// Ends all channels at once, because the connection to the bus has ended. Returns the possible losses of each client.
+    /// Ends all channels at once, because the connection to the bus has ended. Returns the possible losses of each
+    /// client.
     func closeAll() -> [ClientName: Lost] {
         var lost: [ClientName: Lost] = [:]
         defer { meter.endEvent("allChannelsEnded") }
@@ -325,6 +329,8 @@ final class Channels {
         case .backlogProbe(let client):
             guard let channel = channels[client] else { return false }
             channel.awaitsBacklogProbe = true
+            // The socket of the bus is examined only for messages from before the channel. For frames on the channel,
+            // the next answered probe is the finding (``reportAnswers()``).
             if channel.probes.first?.waitsForPing == true { backlogProbe.find(client) }
         case .forget(let client):
             forget(client)
@@ -407,8 +413,8 @@ final class Channels {
                 left -= 1
                 let probe = channel.probes.removeFirst()
                 if channel.awaitsBacklogProbe, !probe.isOfPeer {
-                    // The core also waits for a finding. This one passes the oldest window, and the report below then counts
-                    // as the late answer for the same window.
+                    // The core also waits for a finding. This one passes the oldest window, and the report below then
+                    // counts as the late answer for the same window.
                     channel.awaitsBacklogProbe = false
                     report(.backlogProbed(channel.client, hasRead: false))
                 }
@@ -420,12 +426,13 @@ final class Channels {
 
     // MARK: Writing
 
-    /// Writes the frames of the event that ends, and of earlier events. While more effects are due, writing may be postponed
-    /// (``maxPostponed``).
+    /// Writes the frames of the event that ends, and of earlier events. While more effects are due, writing may be
+    /// postponed (``maxPostponed``).
     ///
     /// - Parameters:
     ///   - isMoreDue: whether more effects follow next, perhaps for the same clients.
-    ///   - store: the recovery store to which written notifications are confirmed as delivered; nil where there is none.
+    ///   - store: the recovery store to which written notifications are confirmed as delivered; nil where there is
+    ///     none.
     /// - Returns: whether notifications were confirmed to the store.
     func eventEnded(isMoreDue: Bool, confirming store: RecoveryStore?) -> Bool {
         defer { meter.endEvent("channelsWritten") }

@@ -70,7 +70,8 @@ final class BusBarrier {
         body()
         sharers -= 1
         guard sharers == 0, !asking.isEmpty else { return }
-        // The control connection ends only in a later iteration of the loop.
+        // `asking` has entries only if there was a control connection. If it has ended meanwhile, they complete at
+        // once.
         if let name = control?.uniqueName { return send(to: name) }
         let completions = asking
         asking = []
@@ -88,7 +89,8 @@ final class BusBarrier {
         #endif
         let barrier = Message(marshalled: Self.form.message(to: name, size: 8) { $0.append(number) })
         bus.call(barrier) { [weak self] result in
-            // Only an error is handled here: the arrival of the call completes the barrier, and its reply does not matter.
+            // Only an error is handled here: the arrival of the call completes the barrier, and its reply does not
+            // matter.
             guard let self, case .failure(let error) = result else { return }
             #if CARILLON_PLANTED
                 if PlantedFault.strikes(.refusedBarrier) { return }

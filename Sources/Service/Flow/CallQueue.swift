@@ -23,9 +23,9 @@ import CarillonWire
 ///   observer (``credit``).
 ///
 /// The service reads on while calls wait here, because a message that stays in the bus delays the messages of all other
-/// senders behind it. The quota `waiting-call-bytes` bounds all waiting calls, and each account may use a share of it. A
-/// call beyond that share does not wait: a post without reply is lost, and reported to the observers that it would have
-/// reached (``LostPosts``). Any other call gets an error reply.
+/// senders behind it. The quota `waiting-call-bytes` bounds all waiting calls, and each account may use a share of it.
+/// A call beyond that share does not wait: a post without reply is lost, and reported to the observers that it would
+/// have reached (``LostPosts``). Any other call gets an error reply.
 ///
 /// Threads: only that of the service's main loop.
 final class CallQueue {
@@ -41,8 +41,9 @@ final class CallQueue {
     /// The longest work slice while reading is behind or much is unwritten. It is short, because all other callers then
     /// wait for reading or writing.
     private static let leastTimeInInterval = Duration.milliseconds(1)
-    /// While reading is behind, serving may use the time for reading in the interval, divided by this number. The length
-    /// of the interval is no measure of that time, because a busy machine runs this process for only a part of it.
+    /// While reading is behind, serving may use the time for reading in the interval, divided by this number. Reading
+    /// thus keeps most of the time. The length of the interval is no measure of the time for reading, because a busy
+    /// machine runs this process for only a part of it.
     private static let partOfReading = 4
     /// The estimated time for reading a message: a fixed time, and a microsecond for each 250 bytes.
     private static let timePerMessage = Duration.microseconds(5)
@@ -101,7 +102,8 @@ final class CallQueue {
             self.channel = channel
         }
 
-        /// Returns the approximate memory of a call in a row, in bytes, with its part of the row's spare capacity.
+        /// Returns the approximate memory of a call in a row, in bytes: its bytes, its part of the row's spare
+        /// capacity, and 64 bytes for the row's record of it.
         static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 4, maxBytesOfRow / 4) + 64 }
         /// The memory of an entry in addition to the cost of its calls, in bytes.
         static let overhead = 512
@@ -171,8 +173,8 @@ final class CallQueue {
     var serveChannel: ((Channel) -> (count: Int, isMore: Bool))!
     /// Refuses a call that exceeds the quota of waiting calls.
     var refuse: ((Message) -> Void)!
-    /// Called for each lost `PostMany` call in which some posts were invalid or not allowed by policy, with the poster and
-    /// the number of these posts.
+    /// Called for each lost `PostMany` call in which some posts were invalid or not allowed by policy, with the poster
+    /// and the number of these posts.
     var onRefusedPosts: ((UniqueName, Int) -> Void)!
     /// Called with the poster and the number of lost posts, before the losses are reported to observers.
     var onLostPosts: (UniqueName, Int) -> Void = { _, _ in }
@@ -180,10 +182,11 @@ final class CallQueue {
     var mayTakeUndecoded: (() -> Bool)!
     /// Called for each call that ``takeUndecoded(_:)`` queued or lost.
     var onUndecodedCall: (() -> Void)!
-    /// Called after each part of a call with the number of posts in it; the delivery sources may then send notifications.
-    /// Returns whether they have sent any.
+    /// Called after each part of a call with the number of posts in it; the delivery sources may then send
+    /// notifications. Returns whether they have sent any.
     var onPart: ((Int) -> Bool)!
-    /// Returns a check of whether policy allows a connection to post a name; nil where the connection may post any name.
+    /// Returns a check of whether policy allows a connection to post a name; nil where the connection may post any
+    /// name.
     var mayPost: ((UniqueName) -> ((String) -> Bool)?)!
 
     /// - Parameters:
@@ -193,6 +196,7 @@ final class CallQueue {
     init(of driver: CenterDriver, _ parts: SlicedCalls, on connection: Connection) {
         self.driver = driver
         self.parts = parts
+        // From now on a long call is served in parts, which this queue continues.
         parts.isContinued = true
         self.connection = connection
         source = ReadySource(
@@ -274,7 +278,8 @@ final class CallQueue {
         return true
     }
 
-    /// Takes some posts from a readable channel at once, or queues the channel behind earlier calls of its account.
+    /// Takes some posts from a readable channel at once, or queues the channel behind earlier calls of its account. The
+    /// bytes that wait to be written to the bus do not matter, because the outcomes of the posts leave by the channel.
     func take(_ channel: Channel) {
         let start = connection.context.now
         let most = driver.center.isUnderBackpressure ? Self.maxAtOnceUnderBackpressure : nil
@@ -284,6 +289,7 @@ final class CallQueue {
         else {
             return keep(channel)
         }
+        // `mayServe` has counted the first of these posts.
         let (count, _) = serveChannel(channel)
         accountQueues.note(connection.context.now - start, of: account, more: max(0, count - 1))
         // A post that waits was posted in part. Queued here, its remainder precedes later calls of the client.
@@ -312,7 +318,8 @@ final class CallQueue {
     /// cases:
     /// - Calls of the connection wait.
     /// - The removal of the client's state is too large for one event, so it takes several parts.
-    /// - The account has used up its time share, as when thousands of its connections end at once.
+    /// - The account has used up its time share, as when thousands of its connections end at once. After ``stop()`` the
+    ///   share does not count, because the queue is served no more.
     ///
     /// - Parameters:
     ///   - signal: the bus's signal that the connection has ended.
@@ -353,22 +360,22 @@ final class CallQueue {
     /// Whether a connection has ended and its end is still queued. Replies to its waiting calls then reach nobody.
     func hasLeft(_ caller: UniqueName) -> Bool { !left.isEmpty && left.contains(caller) }
 
-    /// Serves the waiting calls without regard to backpressure and to unwritten bytes, for the given time. Call before
-    /// the process ends.
+    /// Serves the waiting calls without regard to backpressure and to unwritten bytes, for the given time. The service
+    /// uses it before the process ends.
     func serveAll(for time: Duration) {
         announceLost(all: true)
         credit = .max
         serve(for: time, isLast: true)
     }
 
-    /// Stops serving: all later calls are queued.
+    /// Stops serving: all later calls from the bus are queued.
     func stop() {
         isStopped = true
         timer = nil
     }
 
-    /// Removes and returns the waiting messages, so that they survive the end of the connection to the bus. Earlier losses
-    /// are reported first. Entries of channels are discarded.
+    /// Removes and returns the waiting messages, so that they survive the end of the connection to the bus. Earlier
+    /// losses are reported first. Entries of channels are discarded.
     func takeAll() -> [Message] {
         announceLost(all: true)
         var messages: [Message] = []
@@ -444,6 +451,7 @@ final class CallQueue {
         call.charged = Call.cost(inRow: max(call.byteCount, call.row.byteCount)) + Call.overhead
         // At least one byte is charged, because the core counts a caller without a charge as one without waiting calls.
         if isOversized { call.charged = max(1, min(call.charged, driver.center.freeCallBytes)) }
+        // The short path serves callers of which other calls wait. The first waiting call makes the caller known.
         if !driver.center.callIsKeptBehindOthers(of: call.caller, byteCount: call.charged) {
             driver.perform { effects in
                 driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)
@@ -454,7 +462,8 @@ final class CallQueue {
         updateReadLimit()
     }
 
-    /// Removes and returns the next entry to serve, and ends its charge. A row yields its first call as a single message.
+    /// Removes and returns the next entry to serve, and ends its charge. A row yields its first call as a single
+    /// message.
     private func pop() -> Call? {
         guard let call = accountQueues.popNext() else { return nil }
         if !call.row.isEmpty { return popFirst(of: call) }
@@ -471,6 +480,7 @@ final class CallQueue {
         guard let message = row.row.popFirst() else { return nil }
         var cost = Call.cost(inRow: message.byteCount)
         if row.row.isEmpty {
+            // The last call ends the whole charge, which includes the overhead of the row.
             cost = row.charged
             closeRows { $0 === row }
         } else {
@@ -563,6 +573,7 @@ final class CallQueue {
             connection.makeBusRoundTrip { [weak self] _ in self?.inbox.answered() }
         }
         announceLost()
+        // The check may end the backpressure, so the state is read again after it.
         let sent = driver.center.isUnderBackpressure ? driver.center.checkBackpressure() : 0
         credit = driver.center.isUnderBackpressure ? max(Self.leastInInterval, sent) : .max
         if inbox.isBehind(at: now) {
@@ -576,7 +587,8 @@ final class CallQueue {
         readingTime = .zero
     }
 
-    /// Serves waiting calls while reading is behind, in a work slice that is a part of the time for reading.
+    /// Serves waiting calls while reading is behind, in a work slice that is a part of the time for reading. If no call
+    /// was queued or lost in the interval, there is no such time, and the slice has its longest duration.
     private func serveWhileReadingIsBehind() {
         let part =
             readingTime == .zero
@@ -585,7 +597,8 @@ final class CallQueue {
         guard overdrawn == .zero else { return }
         let start = connection.context.now
         serve(for: part)
-        // The excess is capped, so that one long call does not stop the serving of others for as long again.
+        // The time beyond the slice is capped, so that one long call does not stop the serving of others for as long
+        // again.
         overdrawn = min(max(.zero, connection.context.now - start - part), Self.maxOverdrawn)
     }
 
@@ -682,6 +695,7 @@ final class CallQueue {
         let mayPost = mayPost(caller)
         var refused = outline.refused
         for run in outline.runs {
+            // A run without a name has posts of unobserved names of a caller without a posting policy.
             guard run.name.map({ mayPost?($0) != false }) ?? true else {
                 refused += Int(run.count)
                 continue
@@ -693,8 +707,8 @@ final class CallQueue {
         if refused > 0 { onRefusedPosts(caller, refused) }
     }
 
-    /// Returns a filter for the bytes of a name: false for an unobserved name, because the losses of all such names count
-    /// together. For a caller with a posting policy it is always true, because the policy must check each name.
+    /// Returns a filter for the bytes of a name: false for an unobserved name, because the losses of all such names
+    /// count together. For a caller with a posting policy it is always true, because the policy must check each name.
     private func isObservedName(
         among texts: TextFilter, for caller: UniqueName
     ) -> (UnsafeRawBufferPointer) -> Bool {

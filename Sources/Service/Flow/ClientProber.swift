@@ -7,14 +7,14 @@ import CarillonWire
 
 /// The sender of probes. A probe is a `Peer.Ping` behind the messages to a client; its answer acknowledges them (A4).
 ///
-/// The core requests a probe, mostly because a window of messages to a client is full. The Ping is sent on the **control
-/// connection**, because its reply on the main connection would wait behind all posts that the bus holds for the
-/// service. In a burst of posts every client would then look like a slow consumer. A ``BusBarrier`` precedes each Ping:
-/// when it has arrived, the messages sent on the main connection are in the client's queue, and the Ping gets behind
-/// them.
+/// The core requests a probe, mostly because a window of messages to a client is full. The Ping is sent on the
+/// **control connection**, because its reply on the main connection would wait behind all posts that the bus holds for
+/// the service. In a burst of posts every client would then look like a slow consumer. A ``BusBarrier`` precedes each
+/// Ping: when it has arrived, the messages sent on the main connection are in the client's queue, and the Ping gets
+/// behind them.
 ///
-/// Any reply of the client is an acknowledgment, also an error: it shows that the client has read its messages up to the
-/// Ping. These cases are no acknowledgment:
+/// Any reply of the client is an acknowledgment, also an error: it shows that the client has read its messages up to
+/// the Ping. These cases are no acknowledgment:
 /// - The bus reports that a limit is exceeded: the bus has no space for the client. The probe is repeated after 1 s,
 ///   then after pauses that double up to 32 s.
 /// - No reply arrives within the timeout: the Ping is sent again, so that a lost reply does not block the client.
@@ -81,7 +81,8 @@ final class ClientProber {
     /// The number of clients that the prober keeps state for. For inspection.
     var keptCount: Int { retries.count + barriers.count }
 
-    /// Whether a probe of the client still waits for its barrier, so that the bus may hold earlier messages to the client.
+    /// Whether a probe of the client still waits for its barrier, so that the bus may hold earlier messages to the
+    /// client.
     func mayBeInBus(to client: ClientName) -> Bool { barriers[client] != nil }
 
     /// Sends the barrier of a probe, and the Ping when the barrier has arrived.
@@ -124,8 +125,8 @@ final class ClientProber {
                 // The bus has no space left for messages to this client, so the client did not get the Ping.
                 refused(client, window, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
-            // A timeout is reported as the error NoReply. A client can return the same error, but only before the time is
-            // over.
+            // A timeout is reported as the error NoReply. A client can return the same error, but only before the time
+            // is over.
             case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
                 self.ping(client, window, over: bus, retry: retry, timeout: min(timeout * 2, Self.timeout.last))
@@ -136,8 +137,8 @@ final class ClientProber {
         }
     }
 
-    /// Removes the timers of a client's retries that have fired. ``forget(_:)`` can't remove the timer of a probe that the
-    /// bus refuses after the client has left, so that timer still fires once.
+    /// Removes the timers of a client's retries that have fired. ``forget(_:)`` can't remove the timer of a probe that
+    /// the bus refuses after the client has left, so that timer still fires once.
     private func forgetPassedRetries(of client: ClientName) {
         guard let left = retries[client]?.filter(\.isPending) else { return }
         retries[client] = left.isEmpty ? nil : left

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonCollections
 
-/// A fair queue: one queue for each caller, served in rotation when there is more work than time (E4). ``CallQueue`` uses
-/// it with accounts as callers.
+/// A fair queue: one queue for each caller, served in rotation when there is more work than time (E4). ``CallQueue``
+/// uses it with accounts as callers.
 ///
 /// Time is divided into slots of 20 ms. A part of each slot is for items that are served at once (``Pressure``), and is
 /// shared equally among the callers of a slot. A caller within its share is served at once
@@ -52,8 +52,8 @@ struct FairQueue<Caller: Hashable, Item> {
         /// Reading is behind, and gets nearly all of the time.
         case reading
 
-        /// The time in a slot for serving at once, for all callers together. The remaining time is for waiting items and
-        /// for reading.
+        /// The time in a slot for serving at once, for all callers together. The remaining time is for waiting items
+        /// and for reading.
         fileprivate var timeAtOnce: Duration {
             switch self {
             case .none: .milliseconds(10)
@@ -110,9 +110,12 @@ struct FairQueue<Caller: Hashable, Item> {
         guard queue.items.isEmpty else { return false }
         let share = max(pressure.timeAtOnce / callersBefore, Self.leastTime)
         if queue.slot != slot {
-            // The use beyond the share of the last slot is carried over. Each slot since then has paid for one share of it.
+            // The use beyond the share of the last slot is carried over. Each slot since then has paid for one share of
+            // it.
             queue.used = max(.zero, queue.used - queue.share)
             if queue.used > .zero {
+                // The remaining overrun is bounded by the shares of the remaining ``maxSlots``, so that it ends within
+                // them.
                 let passed = Int(min(slot - queue.slot, Self.maxSlots)) - 1
                 queue.used = min(max(.zero, queue.used - share * passed), share * (Int(Self.maxSlots) - passed))
             }
@@ -142,8 +145,8 @@ struct FairQueue<Caller: Hashable, Item> {
         count += 1
     }
 
-    /// Removes and returns the item to serve next: the oldest of the first queue in the rotation. Call ``chargeWaiting(_:)``
-    /// when it has been served.
+    /// Removes and returns the item to serve next: the oldest of the first queue in the rotation. Call
+    /// ``chargeWaiting(_:)`` when it has been served.
     mutating func popNext() -> Item? {
         guard let queue = rotation.first, let item = queue.items.popFirst() else { return nil }
         count -= 1
@@ -152,8 +155,8 @@ struct FairQueue<Caller: Hashable, Item> {
         return item
     }
 
-    /// Inserts an item at the front of the caller's queue, such as the remainder of an item that ``popNext()`` returned.
-    /// The queue being served keeps its position in the rotation.
+    /// Inserts an item at the front of the caller's queue, such as the remainder of an item that ``popNext()``
+    /// returned. The queue being served keeps its position in the rotation.
     mutating func prepend(_ item: Item, of caller: Caller) {
         let queue = queue(of: caller)
         if queue.items.isEmpty {
@@ -163,8 +166,8 @@ struct FairQueue<Caller: Hashable, Item> {
         count += 1
     }
 
-    /// Charges the time for serving an item that ``popNext()`` returned. When its queue is empty or has used its
-    /// ``turnTime``, the next queue follows.
+    /// Charges the time for serving an item that ``popNext()`` returned. When its queue has left the rotation, because
+    /// it is empty, or has used its ``turnTime``, the next queue follows.
     mutating func chargeWaiting(_ time: Duration) {
         turnUsed += time
         let isItsTurn = rotation.first === current
@@ -182,7 +185,7 @@ struct FairQueue<Caller: Hashable, Item> {
         slot += UInt64(slots)
         callersBefore = max(1, callers)
         callers = 0
-        // Callers without waiting items are forgotten when there are many of them.
+        // Callers without waiting items are forgotten, with their overruns, when there are many of them.
         if queues.count > 2 * (callersBefore + rotation.count) + 64 {
             queues = queues.filter { !$0.value.items.isEmpty }
             last = nil

@@ -2,9 +2,9 @@
 /// A measurement of whether the bus still holds messages for a connection, so that its reading is behind. Only the bus
 /// knows the length of its queue for the connection, and does not report it.
 ///
-/// ``CallQueue`` sends a call to the bus at most every 10 ms. The reply arrives behind all messages that the bus held at
-/// that time, so the delay of the reply shows how long reading them took. This type only stores the time of the call.
-/// All times are passed in; the type has no clock.
+/// ``CallQueue`` sends a call to the bus at most every 10 ms. The reply arrives behind all messages that the bus held
+/// at that time, so the delay of the reply shows how long reading them took. This type only stores the time of the
+/// call. All times are passed in; the type has no clock.
 struct InboxWatch {
     typealias Instant = SuspendingClock.Instant
 

@@ -5,8 +5,8 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The queue of answers to callers that do not read them, one queue for each connection (A4, E4). Answers are replies to
-/// calls on the bus, and outcomes of posts on channels.
+/// The queue of answers to callers that do not read them, one queue for each connection (A4, E4). Answers are replies
+/// to calls on the bus, and outcomes of posts on channels.
 ///
 /// The core counts each answer in the window of its receiver, and decides whether it is sent at once. A kept answer
 /// waits here until the core's effect ``Effect/sendAnswer(_:)`` or ``Effect/sendReply(_:)`` sends it. The core knows
@@ -95,12 +95,14 @@ final class ReplyQueue {
 
     /// Sends the outcome of a post on its channel now, or keeps it.
     ///
-    /// - Parameter maySend: asks the core whether this number of bytes may be sent to the client. The core counts the
-    ///   answer in either case.
+    /// - Parameter maySend: asks the core whether this number of bytes may be sent to the client now. By this call the
+    ///   core counts the answer, as sent or as kept.
     func send(_ answer: ChannelAnswer, maySend: (UniqueName, Int) -> Bool) {
         let channel = answer.post.channel
+        // The client has left or closed its end, so the outcome reaches nobody.
         guard channel.takesOutcomes else { return }
-        // A channel that is ending gets its outcomes at once, because no later acknowledgment will release them.
+        // A channel that is ending gets its outcomes at once and without the core, because no later acknowledgment will
+        // release them.
         if channel.end != nil || maySend(channel.client, answer.byteCount) {
             channel.append(answer)
         } else {
@@ -140,8 +142,9 @@ final class ReplyQueue {
         if kept[caller]?.isEmpty == true { kept[caller] = nil }
     }
 
-    /// Calls `body` when the last kept reply to a connection has been sent. It is called at once if none is kept, and
-    /// never if the connection leaves first. A later `body` replaces an earlier one for the same reply.
+    /// Calls `body` when the newest kept reply to a connection has been sent. It is called at once if none is kept, and
+    /// never if the connection leaves first. A later `body` replaces an earlier one for the same reply. Replies are
+    /// newest in ``KeptAnswers/replies``, because a connection with a channel gets them only there.
     func whenSent(to caller: UniqueName, _ body: @escaping () -> Void) {
         guard let kept = kept[caller], kept.replyCount > 0 else { return body() }
         if let reply = kept.replies.last { return reply.whenSent = body }
@@ -153,7 +156,8 @@ final class ReplyQueue {
     /// Whether replies on the bus are kept for a connection.
     func keepsReplies(for caller: UniqueName) -> Bool { kept[caller].map { $0.replyCount > 0 } ?? false }
 
-    /// Sends all outcomes that are kept for a channel on it, because the channel is about to end. They leave tombstones.
+    /// Sends all outcomes that are kept for a channel on it, because the channel is about to end. They leave
+    /// tombstones.
     func release(for channel: Channel) {
         guard channel.keptBytes > 0, let before = kept[channel.client] else { return }
         channel.keptBytes = 0
@@ -176,12 +180,13 @@ final class ReplyQueue {
         kept[caller] = nil
     }
 
-    /// Returns the size that a reply counts as, in bytes. The most frequent replies, which carry a number or nothing, have
-    /// a fixed size, so that their messages need not be measured.
+    /// Returns the size that a reply counts as, in bytes. The most frequent replies, which carry a number or nothing,
+    /// have a fixed size, so that their messages need not be measured.
     private static func size(of message: Message) -> Int {
         ["", "u", "t"].contains(where: message.hasSignature) ? smallSize : message.byteCount
     }
 
+    /// The size that these frequent replies count as, in bytes, and the minimum for others.
     private static let smallSize = 128
 
     /// A bus whose messages pass through a reply queue. Calls go to the bus directly.

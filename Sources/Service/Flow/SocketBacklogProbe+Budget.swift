@@ -2,10 +2,10 @@
 import CarillonMainLoop
 
 extension SocketBacklogProbe {
-    /// The budget of the questions to the kernel, as a token bucket of system calls (``systemCallsPerSecond``). Processor
-    /// time is converted to system calls, so that ``processorShare`` is kept too.
+    /// The budget of the questions to the kernel, as a token bucket of system calls (``systemCallsPerSecond``).
+    /// Processor time is converted to system calls, so that ``processorShare`` is kept too.
     struct Budget {
-        /// The capacity of the bucket: the maximum number of calls in a burst.
+        /// The capacity of the bucket: the maximum number of calls in a burst, which the rate refills in 40 ms.
         private static let callsAtOnce = 400
         /// The calls that may be made now; negative after an expensive question.
         private var left = Double(Self.callsAtOnce)

@@ -5,8 +5,8 @@ import CarillonCore
 import CarillonDBus
 import CarillonMainLoop
 
-/// The substitute for acknowledgments of clients that never answer a Ping, as with several D-Bus libraries (B6). It asks
-/// the kernel for the unread bytes in the sockets between a client's process and the bus. Without unread bytes the
+/// The substitute for acknowledgments of clients that never answer a Ping, as with several D-Bus libraries (B6). It
+/// asks the kernel for the unread bytes in the sockets between a client's process and the bus. Without unread bytes the
 /// client has read all its messages.
 ///
 /// The core requests a finding about a connection in two cases: the connection has never answered a probe and blocks
@@ -22,9 +22,9 @@ import CarillonMainLoop
 ///   container. At most ``blindWindows`` windows in a second pass for its connections, the first after ``blindWait``.
 /// - The process has several connections to the bus, and the kernel does not show which socket belongs to which
 ///   connection. If the unread bytes of some sockets do not change for ``blindWait`` while another socket is empty, one
-///   window passes. If the bytes stay the same after that, the window did not arrive in these sockets. They then belong to
-///   other connections, and are ignored. For example, a library leaves the first signal on an unused
-///   connection unread until its program waits for a message.
+///   window passes. If the bytes stay the same after that, the window did not arrive in these sockets. They then belong
+///   to other connections, and are ignored. For example, a library leaves the first signal on an unused connection
+///   unread until its program waits for a message.
 ///
 /// The work is bounded, and other clients do not wait for it (E4). One look serves all connections of a process. The
 /// kernel is asked on a worker thread, about some sockets at a time, for one process after the other, within a
@@ -34,10 +34,11 @@ import CarillonMainLoop
 final class SocketBacklogProbe {
     typealias Instant = SuspendingClock.Instant
 
-    /// Called with each finding: true when the connection has read all its messages, false when nothing shows whether it
-    /// has.
+    /// Called with each finding: true when the connection has read all its messages, false when nothing shows whether
+    /// it has.
     var onFinding: ((UniqueName, _ hasRead: Bool) -> Void)!
-    /// Whether the bus may still hold messages to the connection. Its sockets then do not show whether it has read them.
+    /// Whether the bus may still hold messages to the connection. Its sockets then do not show whether it has read
+    /// them.
     var mayBeInBus: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
@@ -50,8 +51,8 @@ final class SocketBacklogProbe {
     let meter = StepMeter()
     /// The table of sockets; nil where the kernel does not show them.
     private var sockets: (any SocketTable)?
-    /// The address to which the bus's ends of its connections are bound; nil where it is not known. By it, sockets to the
-    /// bus are distinguished from other sockets of a process.
+    /// The address to which the bus's ends of its connections are bound; nil where it is not known. By it, sockets to
+    /// the bus are distinguished from other sockets of a process.
     private var busName: [UInt8]?
     /// Whether `sockets` and `busName` were determined, which happens at the first request.
     private var isPrepared = false
@@ -99,18 +100,19 @@ final class SocketBacklogProbe {
     private static let blindWait: UInt32 = 1000
     /// The longest wait while the bus may still hold messages to all waiting connections of a process, in milliseconds.
     private static let longestWaitForBus: UInt32 = 80
-    /// The unread bytes above which a socket may be full. A full socket does not change either when a window is sent, so
-    /// it can't be distinguished from a socket of another connection.
+    /// The unread bytes above which a socket may be full. A full socket does not change either when a window is sent,
+    /// so it can't be distinguished from a socket of another connection.
     private static let maxStanding: UInt32 = 32 << 10
     /// The number of a process's sockets to the bus above which they are not distinguished: all of them must be read.
     private static let maxDistinguished = 16
     /// The windows that pass in a second for an invisible process.
     private static let blindWindows = 16
-    /// The minimum pause between two searches for the sockets of a process, and the pause after a search without a result.
+    /// The minimum pause between two searches for the sockets of a process, and the pause after a search without a
+    /// result.
     private static let shortestPause = Duration.milliseconds(100)
     private static let pauseWhenBlind = Duration.seconds(10)
-    /// The pause before the next search after the kernel has not answered. It is long, because each attempt may leave one
-    /// more thread stuck for ever.
+    /// The pause before the next search after the kernel has not answered. It is long, because each attempt may leave
+    /// one more thread stuck for ever.
     private static let pauseWhenStuck = Duration.seconds(3600)
 
     /// A connection that is probed.
@@ -120,7 +122,7 @@ final class SocketBacklogProbe {
         var process: Process?
         /// The number of the first request about the connection (``lastRequest``).
         let firstRequest: UInt64
-        /// The number of the last request about the connection.
+        /// The number of the last request about the connection. It is no question to the kernel.
         var question: UInt64
         /// Whether a finding is due.
         var isWaiting = false
@@ -129,12 +131,13 @@ final class SocketBacklogProbe {
         /// Whether no bytes were unread at the last look. One such look is not enough, because the bus may just have
         /// been about to write more.
         var wasEmpty = false
-        /// The unread bytes of each socket that may be the connection's, at the last look with unread bytes; nil before it.
+        /// The unread bytes of each socket that may be the connection's, at the last look with unread bytes; nil before
+        /// it.
         var unread: [UInt32: UInt32]?
         /// The time since which `unread` is unchanged.
         var unchangedSince: Instant
-        /// The value of `unread` when a window last passed without evidence. If it is the same afterwards, the window did
-        /// not arrive in these sockets.
+        /// The value of `unread` when a window last passed without evidence. If it is the same afterwards, the window
+        /// did not arrive in these sockets.
         var standing: [UInt32: UInt32] = [:]
         /// The unread bytes in sockets that belong to other connections of the process, as far as it is known.
         var others: [UInt32: UInt32] = [:]
@@ -149,8 +152,8 @@ final class SocketBacklogProbe {
     }
 
     /// The next question to the kernel about a process. A search for sockets consists of `list`, `search` and `sort`; a
-    /// look for unread bytes is one `look`. All except `list` are repeated until they are complete. `through` is the last
-    /// request that the search or the look covers, and `since` is the beginning of the search.
+    /// look for unread bytes is one `look`. All except `list` are repeated until they are complete. `through` is the
+    /// last request that the search or the look covers, and `since` is the beginning of the search.
     private enum Task {
         /// Open the list of the process's descriptors.
         case list(through: UInt64, since: Instant)
@@ -326,8 +329,11 @@ final class SocketBacklogProbe {
         process.timer = (source, end)
     }
 
-    /// Begins a look at a process for its waiting connections, or first a search for its sockets. Lets windows pass if the
-    /// process is invisible.
+    /// Begins a look at a process for its waiting connections, or first a search for its sockets. If the process is
+    /// invisible, lets windows pass until the time of the next search.
+    ///
+    /// A look does not cover connections to which the bus may still hold messages, and connections that are newer than
+    /// the last search. Those wait for the next look or search.
     private func look(at process: Process) {
         let now = bus.context.now
         dropIdle(process)
@@ -366,8 +372,8 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// Lets one window of each connection pass that has waited for ``blindWait``, up to ``blindWindows`` in a second for
-    /// the process.
+    /// Lets one window of each connection pass that has waited for ``blindWait``, up to ``blindWindows`` in a second
+    /// for the process.
     private func passWindows(_ process: Process, at now: Instant) {
         // The times are 10 ms shorter than the wait of the timer, so that its run finds them over in any case.
         if process.passesEnd <= now {
@@ -410,6 +416,7 @@ final class SocketBacklogProbe {
         let now = bus.context.now
         process.sockets = found
         process.isInvisible = found.isEmpty
+        // Then every connection of the process requests the next search.
         if found.isEmpty { process.searchedThrough = 0 }
         let duration = since.duration(to: now)
         process.nextSearch = now + (found.isEmpty ? pause : max(Self.shortestPause, duration * 2))
@@ -438,7 +445,12 @@ final class SocketBacklogProbe {
         descriptorHolders -= 1
     }
 
-    /// Runs the next question to the kernel on the worker thread, within the budget.
+    /// Runs the next question to the kernel on the worker thread, within the budget:
+    ///
+    /// 1. Deferred processes join the queue, as far as descriptors are free.
+    /// 2. If the budget is used up, a timer continues later.
+    /// 3. The question of the first process runs on the thread. Its answer is paid and handled, and the next question
+    ///    follows.
     private func askNext() {
         guard !isAsking, pause == nil else { return }
         // Processes whose connections have all left are skipped.
@@ -459,6 +471,7 @@ final class SocketBacklogProbe {
         }
         let process = taskQueue.popFirst()!
         guard let task = process.task else { return askNext() }
+        // There is no table after an earlier question got no answer, if no new table could be made.
         guard let sockets else {
             process.task = nil
             unanswered(process)
@@ -491,6 +504,7 @@ final class SocketBacklogProbe {
                 // Without a result, the question was given up because the kernel did not answer in time.
                 if let answer = result?.answer { answered(process, task, answer) } else { unanswered(process) }
             } else if result == nil {
+                // As in ``unanswered(_:)``, for a process whose connections have all left.
                 self.sockets = makeSockets()
             }
             noteEnd(of: process)
@@ -499,8 +513,8 @@ final class SocketBacklogProbe {
         }
     }
 
-    /// Treats a process as invisible, because the kernel has not answered in time. A stuck thread may still use the table
-    /// of sockets, so a new table replaces it.
+    /// Treats a process as invisible, because the kernel has not answered in time. A stuck thread may still use the
+    /// table of sockets, so a new table replaces it.
     private func unanswered(_ process: Process) {
         sockets = makeSockets()
         searchEnded(process, found: [], since: bus.context.now, pause: Self.pauseWhenStuck)
@@ -608,12 +622,19 @@ final class SocketBacklogProbe {
             judge(subject, unread, isAllRead: isAllRead, at: now)
             isAgainSoon = isAgainSoon || (subject.isWaiting && subject.wasEmpty)
         }
+        // A connection with one empty look needs only a second one for its finding.
         process.wait = isAgainSoon ? Self.firstWait : min(process.wait * 2, Self.longestWait)
         dropIdle(process)
         if !process.waiting.isEmpty { schedule(process) }
     }
 
-    /// Derives a finding about a connection from the result of a look, if the result shows one.
+    /// Derives a finding about a connection from the result of a look, if the result shows one:
+    ///
+    /// 1. If all sockets that may be the connection's are empty, two such looks in a row are the finding that it has
+    ///    read.
+    /// 2. If their unread bytes have changed, the time without a change begins again.
+    /// 3. After ``blindWait`` without a change, one window passes, if another socket is empty.
+    /// 4. If the bytes are still the same after that, the sockets belong to other connections (`others`).
     private func judge(_ subject: ProbedConnection, _ unread: [UInt32: UInt32], isAllRead: Bool, at now: Instant) {
         guard !isAllRead else {
             subject.others = [:]
@@ -648,8 +669,8 @@ final class SocketBacklogProbe {
         if subject.wasEmpty { queueFinding(subject, hasRead: true) } else { subject.wasEmpty = true }
     }
 
-    /// Queues a finding. It is reported in a later iteration of the loop, ``findingsAtOnce`` in each, so that other events
-    /// are handled in between.
+    /// Queues a finding. It is reported in a later iteration of the loop, ``findingsAtOnce`` in each, so that other
+    /// events are handled in between.
     private func queueFinding(_ subject: ProbedConnection, hasRead: Bool) {
         subject.isWaiting = false
         findings.append((subject, hasRead))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A query to the kernel about some Unix sockets of one process, in bounded parts. ``SocketBacklogProbe`` runs the parts
-/// on a worker thread, and other work between them.
+/// A query to the kernel about some Unix sockets of one process, in bounded parts. ``SocketBacklogProbe`` runs the
+/// parts on a worker thread, and other work between them.
 ///
 /// An examination answers one of two questions: how many bytes are unread in each socket, or which sockets lead to the
 /// bus. Up to ``socketsAtOnce`` sockets are looked up one by one. For more sockets all sockets of the machine are
@@ -15,8 +15,8 @@ final class SocketExamination: @unchecked Sendable {
     /// The maximum number of single lookups in a part.
     private static let socketsAtOnce = 8
     /// The maximum number of sockets that are looked up one by one after a listing has not shown them. If more are
-    /// missing, a second listing follows. Sockets that both have missed are not of the Unix family, or closed, and are
-    /// skipped.
+    /// missing, a second listing follows. If more than this number are missing again, they are skipped: sockets that
+    /// both listings have missed are not of the Unix family, or closed.
     private static let maxLeftOut = 64
 
     /// The sockets to examine; nil once they are in ``remaining``.
@@ -70,7 +70,8 @@ final class SocketExamination: @unchecked Sendable {
         return !remaining.isEmpty
     }
 
-    /// Opens a listing of all sockets of the machine, in place of an earlier one.
+    /// Opens a listing of all sockets of the machine, in place of an earlier one. If that is not possible, ``list``
+    /// stays nil, and the next parts look up the sockets one by one.
     private func beginListing(in table: any SocketTable) {
         listings += 1
         list = table.all()
@@ -98,6 +99,7 @@ final class SocketExamination: @unchecked Sendable {
         } else if let peer = socket.peer {
             if remaining.remove(peer) != nil, socket.name == busName { leadingToBus.append(peer) }
         } else {
+            // A socket that is not connected leads nowhere.
             remaining.remove(inode)
         }
     }

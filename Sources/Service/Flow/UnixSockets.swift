@@ -31,7 +31,8 @@ protocol SocketTable: AnyObject, Sendable {
     var processorTime: Duration { get }
 }
 
-/// A listing of a machine's sockets, some at a time. It may miss a socket, if another one is opened or closed meanwhile.
+/// A listing of a machine's sockets, some at a time. It may miss a socket, if another one is opened or closed
+/// meanwhile.
 ///
 /// Threads: any, one at a time.
 protocol SocketList: AnyObject, Sendable {
@@ -64,8 +65,8 @@ struct UnixSocket {
     var unreadBytes: UInt32 = 0
 }
 
-/// The Unix sockets of this machine, as `ss -x` shows them: from the kernel's socket monitoring interface, sock_diag(7).
-/// No privileges are needed.
+/// The Unix sockets of this machine, as `ss -x` shows them: from the kernel's socket monitoring interface,
+/// sock_diag(7). No privileges are needed.
 ///
 /// Unchecked: ``SocketBacklogProbe`` asks one question at a time, and makes another table when a thread is stuck in
 /// this one.
@@ -202,13 +203,15 @@ private final class NetlinkSocket {
         request.socket.udiag_states = .max
         request.socket.udiag_ino = inode ?? 0
         request.socket.udiag_show = UInt32(UDIAG_SHOW_NAME | UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN)
+        // Any cookie: the inode number alone identifies the socket.
         request.socket.udiag_cookie = (.max, .max)
         let size = MemoryLayout<Request>.size
         return withUnsafeBytes(of: &request) { send(descriptor, $0.baseAddress!, size, 0) } == size
     }
 
-    /// Reads one datagram of the answer, of `size` bytes at most, and calls `body` with the inode number and state of each
-    /// socket in it. Returns false at the end of the answer: no datagram is there, or it ends the dump or reports an error.
+    /// Reads one datagram of the answer, of `size` bytes at most, and calls `body` with the inode number and state of
+    /// each socket in it. Returns false at the end of the answer: no datagram is there, or it ends the dump or reports
+    /// an error.
     func read(upTo size: Int, _ body: (UInt32, UnixSocket) -> Void) -> Bool {
         withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { buffer in
             let count = recv(descriptor, buffer.baseAddress!, size, Int32(MSG_DONTWAIT))

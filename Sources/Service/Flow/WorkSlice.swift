@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The budget of a work slice: the posts of one `PostMany` call or channel that are served before other callers are (E4).
-/// ``SlicedCalls`` and ``ChannelPosts`` make one for each part of their work.
+/// The budget of a work slice: the posts of one `PostMany` call or channel that are served before other callers are
+/// (E4). ``SlicedCalls`` and ``ChannelPosts`` make one for each part of their work.
 ///
 /// A slice is bounded by a number of posts. It is also bounded by time, because a post with many observers takes long.
 /// It always has at least one post, so that the work progresses. All times are passed in; the type has no clock.
 struct WorkSlice {
     typealias Instant = SuspendingClock.Instant
 
-    /// The maximum number of posts without backpressure. They take some hundreds of microseconds when few clients observe.
+    /// The maximum number of posts without backpressure. They take some hundreds of microseconds when few clients
+    /// observe.
     private static let most = 32
     /// The maximum number of posts under backpressure.
     private static let maxUnderBackpressure = 8

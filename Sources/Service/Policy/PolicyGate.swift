@@ -106,6 +106,7 @@ final class PolicyGate {
             if isOfMany, PlantedFault.strikes(.optionsWithoutPolicy) { return }
         #endif
         let subject = subject(poster)
+        // Decoding refuses a post with both options, so at most one of the two refusals applies.
         var refusal: String?
         if options.origin != nil { refusal = policy.refusalOfOrigin(to: subject) }
         if options.goesToAllSessions {

@@ -15,6 +15,7 @@ import CarillonMainLoop
 /// Threads: that of the loop.
 final class PolicyRevocations {
     private unowned let driver: CenterDriver
+    /// Shows which clients are identified.
     private let callers: Callers
     private let gate: PolicyGate
     /// The queue of clients whose registrations are to be checked, each once. A queued client keeps its position when

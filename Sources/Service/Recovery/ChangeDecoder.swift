@@ -77,6 +77,7 @@ struct ChangeDecoder {
     ) throws(RecordReader.Malformed) -> Change {
         let client = try client(&reader)
         switch kind {
+        // These are no changes of a client, and ``decode(_:counts:)`` has handled them.
         case .notification, .numbers, .queuesUnkept, .bus, .excess: throw RecordReader.Malformed()
         case .client:
             let slot = try reader.readUInt32()

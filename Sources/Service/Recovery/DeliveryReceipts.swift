@@ -132,7 +132,7 @@ final class DeliveryReceipts {
         }
     }
 
-    /// Sends a barrier behind the messages in `sent`.
+    /// Sends a barrier behind the messages in `sent`. No other barrier is in flight, so `awaitingBarrier` is empty.
     private func sendBarrier() {
         lastAsked = context.now
         swap(&awaitingBarrier, &sent)
@@ -147,6 +147,7 @@ final class DeliveryReceipts {
             isRefused = false
             onCarried(awaitingBarrier)
             if !sent.isEmpty { sendBarrier(after: Self.pause) }
+        // At the end of the connection these messages remain possible losses.
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:
             // The messages of the refused barrier wait for the next one.

@@ -35,6 +35,7 @@ enum RecordKind: UInt8 {
     case monitor
     case retained
     case unretained
+    /// The position of one observer's retained replay.
     case replays
     case postsWithdrawn
     case throttled

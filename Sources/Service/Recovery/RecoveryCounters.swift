@@ -271,6 +271,7 @@ final class RecoveryCounters {
 
     /// Writes the number of posts in posters' queues, which the log does not have.
     func setWaitingPosts(_ count: UInt64) throws(FileError) {
+        // 0 is written in any case, because the file may still have the number of an earlier process.
         guard table[Self.waitingPosts] != count || count == 0 else { return }
         table[Self.waitingPosts] = count
         try write(Self.waitingPosts..<Self.waitingPosts + 1)

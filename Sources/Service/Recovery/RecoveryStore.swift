@@ -555,7 +555,8 @@ final class RecoveryStore {
     /// - Parameters:
     ///   - numbers: the last assigned numbers, if no more will be assigned; nil to reserve further ones.
     ///   - countsFirst: whether the queue lengths are written into the counters before a log without queues replaces
-    ///     one with them. False while restoring, because the counters of the earlier process are still needed.
+    ///     one with them. False while a log without queues is restored, because the queue lengths of the earlier
+    ///     process are still needed.
     ///   - mayGiveUpQueues: whether the log may be written without queues. Otherwise a log that is too large is an
     ///     error.
     private func rewrite(
@@ -706,6 +707,7 @@ final class RecoveryStore {
         do throws(FileError) {
             try files.makeDirectory(directory)
             try counters.replace()
+            // If writing fails, the reservation for the suspension is added to these numbers.
             reserved = (center.lastSerial, center.lastObserver)
             extent = .whole
             try isLast ? rewriteAsFarAsFits(from: center) : rewrite(from: center)

@@ -23,13 +23,13 @@ struct UncountedClients {
     /// Begins with these clients.
     mutating func begin(_ clients: some Sequence<ClientName>) { others = Array(clients) }
 
-    /// Removes a client that has left the bus.
+    /// Removes a client that has left the bus. It may stay in ``others``, because the store skips unknown clients.
     mutating func remove(_ client: ClientName) { touched.remove(client) }
 
     /// Releases the memory of clients that are gone (E8).
     mutating func releaseMemory() { touched.releaseMemory() }
 
-    /// Forgets all clients, because the log has queues again.
+    /// Forgets all clients, because the log has queues again or the store is suspended.
     mutating func removeAll() { self = UncountedClients() }
 
     /// Removes and returns the clients to be written now: all of ``touched``, and some of ``others``.

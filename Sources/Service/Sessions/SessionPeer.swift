@@ -15,7 +15,8 @@ final class SessionPeer {
     var userID: UInt32?
     /// The features that the session supports beyond the first version of the protocol, from its `Understands` signal.
     var understands: Set<String> = []
-    /// The time at which it left or lost its slot, in microseconds as ``Sessions/now``; nil while it has a slot.
+    /// The time at which it left or lost its slot, in microseconds as ``Sessions/now``; nil while it has a slot, and
+    /// before it has its first.
     var goneAt: Int64?
     /// The rate limit of its `Wants` and `Understands` signals, which may have long lists.
     var listLimit = RateLimit(perSecond: 5, burst: 20)
@@ -52,7 +53,8 @@ final class SessionPeer {
     var replayTimer: EventSource?
     /// Losses that have to be reported to the session by name.
     var losses = SessionLosses()
-    /// The timer for acknowledgments. It runs while items wait for one, and after it the signals in flight are given up.
+    /// The timer for acknowledgments. It runs while items wait for one, and after it the signals in flight are given
+    /// up.
     var ackTimer: EventSource?
     /// The number of consecutive expirations of ``ackTimer``, with each of which its time doubles.
     var ackTimeouts: UInt32 = 0
@@ -64,7 +66,8 @@ final class SessionPeer {
     var announced: [String]? = []
     /// The sequence number of its last signal.
     var lastNumber: UInt64 = 0
-    /// The number of its notifications that were posted in this session.
+    /// The number of its notifications that were accepted: posted in this session, or part of a replay and known
+    /// already.
     var received: UInt64 = 0
     /// The number of its notifications that were lost before they arrived here.
     var lostBeforeArrival: UInt64 = 0
@@ -75,8 +78,8 @@ final class SessionPeer {
     /// The progress of its replays.
     var values = ReplayProgress()
 
-    /// The limits of the window and the queue. With these windows, 64 sessions use at most 16 MiB of the 127 MiB that the
-    /// bus keeps for a connection. A queued notification is stored once for all sessions.
+    /// The limits of the window and the queue. With these windows, 64 sessions use at most 16 MiB of the 127 MiB that
+    /// the bus keeps for a connection. A queued notification is stored once for all sessions.
     private static let bounds = SessionSendQueue<Item>.Bounds(
         window: (count: 64, bytes: 256 << 10), queue: (count: 4096, bytes: 4 << 20))
 
@@ -93,7 +96,8 @@ final class SessionPeer {
         return queue.isBlocked
     }
 
-    /// Discards the queue after the loss of the slot. The next signal, if the session gets a slot again, reports the loss.
+    /// Discards the queue after the loss of the slot. The next signal, if the session gets a slot again, reports the
+    /// loss.
     ///
     /// - Returns: the number of discarded notifications.
     func loseSlot() -> UInt64 {
@@ -133,8 +137,8 @@ final class SessionPeer {
     }
 }
 
-/// The counts of notifications that were lost in the queue to another session, by name and object, until a `Lost` signal
-/// reports them. Above the maximum number of entries in that signal, further keys are counted together.
+/// The counts of notifications that were lost in the queue to another session, by name and object, until a `Lost`
+/// signal reports them. Above the maximum number of entries in that signal, further keys are counted together.
 struct SessionLosses {
     /// A name and an object, compared byte by byte.
     private struct Key: Hashable {

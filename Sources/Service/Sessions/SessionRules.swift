@@ -8,8 +8,8 @@ import CarillonMainLoop
     import Musl
 #endif
 
-/// The names that are exchanged with other sessions of the machine, from the group `[Sessions]` of the configuration (G1).
-/// ``Sessions`` applies them. By default nothing is exchanged.
+/// The names that are exchanged with other sessions of the machine, from the group `[Sessions]` of the configuration
+/// (G1). ``Sessions`` applies them. By default nothing is exchanged.
 struct SessionRules: Equatable {
     /// The names whose posts may go to other sessions.
     var export: [NamePattern] = []
@@ -83,8 +83,8 @@ extension SessionRules {
         names = names.filter { !$0.value.isEmpty }
     }
 
-    /// Parses a list such as `1000:org.example.*;com.example.Ding;anna:org.example.*`. A user stands before its first name,
-    /// and the following names are for the same user until the next one.
+    /// Parses a list such as `1000:org.example.*;com.example.Ding;anna:org.example.*`. A user stands before its first
+    /// name, and the following names are for the same user until the next one.
     private static func namesByUser(
         _ entry: KeyFile.Entry, of file: KeyFile
     ) throws(KeyFile.Fault) -> [UInt32: [NamePattern]] {
@@ -120,8 +120,8 @@ extension SessionRules {
         return names
     }
 
-    /// The maximum number of names of one user, and their maximum total size in bytes. They are sent to the user's sessions
-    /// in one signal.
+    /// The maximum number of names of one user, and their maximum total size in bytes. They are sent to the user's
+    /// sessions in one signal.
     static let maxNames = 256
     static let maxBytes = 32 << 10
 

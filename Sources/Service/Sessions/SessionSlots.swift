@@ -2,13 +2,14 @@
 import CarillonBusNames
 import CarillonCollections
 
-/// The admission control for connections of the system bus that announce themselves as other sessions (G1, E4). A session
-/// needs a slot to exchange notifications. There are 64 slots, at most 8 of them for one user.
+/// The admission control for connections of the system bus that announce themselves as other sessions (G1, E4). A
+/// session needs a slot to exchange notifications. There are 64 slots, at most 8 of them for one user.
 ///
 /// A connection passes through these states (``Standing``): it announces itself and becomes a candidate, the bus
-/// reports its user, and it is admitted to a slot or turned away. If all slots are taken, the user with the most sessions loses
-/// one to a user with at least two fewer. A session that was turned away or lost its slot is remembered, and gets the
-/// next slot that its user may have. Therefore the bus is asked once for the user of each remembered connection.
+/// reports its user, and it is admitted to a slot or turned away. If all slots are taken, the user with the most
+/// sessions loses one to a user with at least two fewer. A session that was turned away or lost its slot is remembered,
+/// and gets the next slot that its user may have. Therefore the bus is asked once for the user of each remembered
+/// connection.
 ///
 /// ``SystemBusSession`` calls the methods, and acts on their results.
 struct SessionSlots {

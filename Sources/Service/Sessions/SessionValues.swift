@@ -44,7 +44,8 @@ struct ReplayProgress {
 /// - at once, if a session reports its end;
 /// - 5 s (``grace``) after its session has left, if the value ends with its poster. A restarted service has the value
 ///   again within that time;
-/// - when a session of the user has completed a replay without it, for any other value.
+/// - when all present sessions of the user have completed a replay without it, for any other value. While a session is
+///   present that does not support replays, or none is present, such a value stays.
 struct SessionValues {
     /// The statement of a session that it has a value.
     private struct Claim {
@@ -70,8 +71,8 @@ struct SessionValues {
     /// - Parameters:
     ///   - key: the key of the value.
     ///   - isReplayed: whether the value is part of a replay, and was posted earlier.
-    /// - Returns: whether the value is imported, so that the session is its owner. A replayed value does not replace the
-    ///   value of another present session of the user.
+    /// - Returns: whether the value is imported, so that the session is its owner. A replayed value does not replace
+    ///   the value of another present session of the user.
     mutating func claim(_ key: NotificationKey, for peer: SessionPeer, isReplayed: Bool) -> Bool {
         let before = claims[key] ?? []
         var rest = before.filter { $0.peer !== peer && $0.isValid }
@@ -135,14 +136,15 @@ struct SessionValues {
             if let left = owner.peer.goneAt, now - left < Self.grace { return false }
         }
         switch presence.announced {
+        // A replay that is not complete may still contain the value.
         case .some: return false
         case .nothing: return retention.endsWithSession && isSettled
         case .all: return retention.endsWithSession || !presence.isSilent
         }
     }
 
-    /// Returns the sessions that have to replay their values: the owner of an imported value has been absent for ``grace``,
-    /// and they have a value with the same name and object.
+    /// Returns the sessions that have to replay their values, because they have the value of a key and its owner no
+    /// longer has. Such an owner is present without the value, or has been absent for ``grace``.
     ///
     /// - Parameter now: the time in microseconds.
     mutating func takeFollowers(now: Int64) -> [SessionPeer] {

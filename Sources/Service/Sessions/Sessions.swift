@@ -5,10 +5,11 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The exchange of notifications with the other sessions of the machine, over the system bus (G1). `CenterObject` uses it.
+/// The exchange of notifications with the other sessions of the machine, over the system bus (G1). `CenterObject` uses
+/// it.
 ///
-/// A session is all connections of one user to one session bus, with one service. Each service has one connection to the
-/// system bus (``SystemBusSession``), if its configuration has names to export or to import (``SessionRules``).
+/// A session is all connections of one user to one session bus, with one service. Each service has one connection to
+/// the system bus (``SystemBusSession``), if its configuration has names to export or to import (``SessionRules``).
 /// Notifications that ask for it are exported: they are sent to the services that import their names. Imported
 /// notifications are posted in this session with the user of the sender, which the system bus has verified. Retained
 /// values are exchanged too, and end with the values of their session (``SessionValues``).
@@ -59,8 +60,8 @@ final class Sessions {
         var refused: UInt64 = 0
     }
 
-    /// Posts an imported notification in this session, or throws the reason for its refusal. Nil while the service is on
-    /// no session bus.
+    /// Posts an imported notification in this session, or throws the reason for its refusal. Nil while the service is
+    /// on no session bus.
     var post: ((Imported) throws(BusError) -> Void)?
     /// The interface to the center; nil while the service is on no session bus.
     weak var center: (any Center)?
@@ -127,8 +128,8 @@ final class Sessions {
     }
     private static let start = SuspendingClock().now
 
-    /// Pauses reading from the system bus while the service is on no session bus, or resumes it. Messages then wait in the
-    /// system bus.
+    /// Pauses reading from the system bus while the service is on no session bus, or resumes it. Messages then wait in
+    /// the system bus.
     func pause(_ isPaused: Bool) {
         self.isPaused = isPaused
         systemBusSession?.pause(isPaused)
@@ -228,7 +229,8 @@ final class Sessions {
         let count = left.close()
         if count > 0 { noteLoss(count, "to other sessions") }
         checkValues(after: SessionValues.grace)
-        // This may run inside a callback of the connection, which is therefore released in the next iteration of the loop.
+        // This may run inside a callback of the connection, which is therefore released in the next iteration of the
+        // loop.
         release = .once(milliseconds: 0, on: context) { [unowned self] in
             withExtendedLifetime(left) {}
             release = nil
@@ -238,8 +240,8 @@ final class Sessions {
     /// The time in microseconds on the clock of expiry times (``Clock/uptime``).
     var uptime: Int64 { machine.uptime() }
 
-    /// Posts a notification from a session of this user. A value from a replay is not posted if this session has it already,
-    /// so that observers do not get it again.
+    /// Posts a notification from a session of this user. A value from a replay is not posted if this session has it
+    /// already, so that observers do not get it again.
     ///
     /// - Throws: the reason for a refusal.
     func take(_ notification: SessionNotification, of userID: UInt32, from peer: SessionPeer) throws(BusError) {
@@ -290,7 +292,8 @@ final class Sessions {
 
     // MARK: Values of other sessions (R8)
 
-    /// Takes the end of a session's value. Another session of the user may have a value with the same key, which follows.
+    /// Takes the end of a session's value. Another session of the user may have a value with the same key, which
+    /// follows.
     func removed(name: String, object: String, of userID: UInt32, by peer: SessionPeer) throws(BusError) {
         guard let center else { throw .failed("the service is on no session bus") }
         let key = NotificationKey(name: name, object: object, origin: try identity(of: userID).origin)
@@ -344,7 +347,8 @@ final class Sessions {
         if now < settled { checkValues(after: settled - now) }
     }
 
-    /// The number of imported values at the last check, but at least ``leastValues``. Twice as many claims cause a check.
+    /// The number of imported values at the last check, but at least ``leastValues``. Twice as many claims cause a
+    /// check.
     private var maxValues = Sessions.leastValues
     private static let leastValues = 1024
 

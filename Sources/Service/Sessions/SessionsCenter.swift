@@ -27,7 +27,7 @@ final class SessionsCenter: Sessions.Center {
         self.announce = announce
     }
 
-    // The members are documented in ``Sessions/Center``.
+    // The members are documented in ``Sessions/Center``. Most of them only call the core.
     var newestSerial: UInt64 { driver.center.newestSerial }
     var valuesFromSessions: [DistributedCenter.Kept] { Array(driver.center.valuesFromSessions) }
 
@@ -54,6 +54,7 @@ final class SessionsCenter: Sessions.Center {
     func lose(_ entries: [LostSignal.Entry]) {
         for entry in entries where entry.count > 0 {
             let reach = driver.center.reach(ofPost: entry.name, object: entry.object, deliverImmediately: false)
+            // No observer would have matched the notifications.
             guard let reach else { continue }
             announce(LostPost(entry.count, reaching: reach, from: uniqueName))
         }

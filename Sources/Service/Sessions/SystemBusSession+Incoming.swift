@@ -7,8 +7,9 @@ import CarillonWire
 /// The signals from other sessions: rate limits, sequence numbers, acknowledgments, and the import of their content. No
 /// sender is trusted to limit its messages, and its user is known from the bus and not from the messages (G1, R8).
 extension SystemBusSession {
-    /// The rate limits of one user's messages, for all of the user's sessions together: 500 messages and 4 MiB per second.
-    /// The burst is 2,000 messages and 16 MiB, and in addition the windows of all sessions that a user may have.
+    /// The rate limits of one user's messages, for all of the user's sessions together: 500 messages and 4 MiB per
+    /// second. The burst is 2,000 messages and 16 MiB, and in addition the windows of all sessions that a user may
+    /// have.
     ///
     /// Acknowledgments are delayed until the limits have space for all of these windows again. Therefore a session that
     /// waits for acknowledgments never exceeds the limits. Excess messages of other sessions are lost.
@@ -20,8 +21,8 @@ extension SystemBusSession {
         /// client that it concerns.
         private var losses = RateLimit(perSecond: 10_000, burst: 1_000_000)
 
-        /// The messages and bytes that the sessions of a user may send without an acknowledgment. Each session has a window
-        /// of 64 messages and 256 KiB. The last message in it may exceed these bytes, by up to 1 MiB.
+        /// The messages and bytes that the sessions of a user may send without an acknowledgment. Each session has a
+        /// window of 64 messages and 256 KiB. The last message in it may exceed these bytes, by up to 1 MiB.
         private static let windows = (
             count: 64 * SessionSlots.maxPeersOfUser, bytes: (1 << 20 + 256 << 10) * SessionSlots.maxPeersOfUser
         )
@@ -112,8 +113,8 @@ extension SystemBusSession {
 
     /// Handles the end of a value, the beginning or the end of a replay, or a report of losses.
     ///
-    /// - Parameter isAllowed: whether the signal is within the user's rate limits. Without the signal the values may be
-    ///   wrong, so a replay is requested.
+    /// - Parameter isAllowed: whether the signal is within the user's rate limits. Without a signal about values these
+    ///   may be wrong, so a replay is requested. A report of losses above the limits is only counted.
     /// - Throws: the reason for a refusal, which is logged.
     private func takeOther(
         _ message: Message, from peer: SessionPeer, _ userID: UInt32, isAllowed: Bool
@@ -162,8 +163,8 @@ extension SystemBusSession {
     ) throws(BusError) {
         guard number > peer.lastNumber else { throw .invalidArgs("its sequence number goes back") }
         let isImported = owner.rules.imports[userID] != nil
-        // A refused signal is counted and acknowledged too, because it was not lost and its sender must be able to go on.
-        // Losses of users without import do not matter here.
+        // A refused signal is counted and acknowledged too, because it was not lost and its sender must be able to go
+        // on. Losses of users without import do not matter here.
         if isImported { noteHole(before: number, lost: lost, of: peer) }
         confirmLater(number, to: peer)
         guard isImported else { throw BusError(.notAllowed, message: "import in [Sessions] has no names of this user") }
@@ -201,7 +202,8 @@ extension SystemBusSession {
         }
     }
 
-    /// Handles the signal `Understands`: the features of a session. Features that this service does not have are ignored.
+    /// Handles the signal `Understands`: the features of a session. Features that this service does not have are
+    /// ignored.
     func takeFeatures(_ message: Message, of peer: SessionPeer) {
         guard peer.listLimit.take(at: now), message.byteCount <= Self.maxBytesOfFeatures,
             let understands = try? UnderstandsSignal(message)

@@ -4,7 +4,8 @@ import CarillonDBus
 import CarillonMainLoop
 import CarillonWire
 
-/// The signals to other sessions: notifications, ends of retained values, replays of values, and reports of losses (G1, R8).
+/// The signals to other sessions: notifications, ends of retained values, replays of values, and reports of losses (G1,
+/// R8).
 ///
 /// Each session has a queue with a window of unacknowledged signals (``SessionSendQueue``). A session that does not
 /// acknowledge loses the oldest notifications of its queue, and delays no other session.
@@ -89,7 +90,8 @@ extension SystemBusSession {
         }
     }
 
-    /// Counts discarded notifications as losses. If a change of a value was discarded, a replay of all values becomes due.
+    /// Counts discarded notifications as losses. If a change of a value was discarded, a replay of all values becomes
+    /// due.
     private func noteDropped(_ items: [SessionPeer.Item], of peer: SessionPeer) {
         var count: UInt64 = 0
         for item in items {
@@ -106,8 +108,8 @@ extension SystemBusSession {
 
     // MARK: Sending
 
-    /// Sends as much to a session as its window allows: first reports of losses, then a replay that has begun or may begin,
-    /// then the queue. Runs the timer for acknowledgments while something waits for one.
+    /// Sends as much to a session as its window allows: first reports of losses, then a replay that has begun or may
+    /// begin, then the queue. Runs the timer for acknowledgments while something waits for one.
     func pump(_ peer: SessionPeer) {
         while peer.queue.hasRoom, sendLosses(to: peer) || sendValue(to: peer) || sendNext(to: peer) {}
         guard peer.isBlocked else { return peer.ackTimer = nil }
@@ -116,8 +118,9 @@ extension SystemBusSession {
         peer.ackTimer = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
             peer.ackTimer = nil
             peer.ackTimeouts += 1
-            // The signals in flight may be lost, and no longer count as in flight. If they are lost, the other session detects
-            // a gap in the sequence numbers. Values among them are sent again by a replay.
+            // The signals in flight may be lost, and no longer count as in flight. If they are lost, the other session
+            // detects a gap in the sequence numbers. Values among them are sent again by a replay. Until the next
+            // acknowledgment the queue sends one message at a time.
             peer.queue.giveUp()
             Log.info("\(peer.name) on the system bus acknowledges nothing: sending one message at a time")
             scheduleReplay(to: peer)
@@ -149,13 +152,14 @@ extension SystemBusSession {
             }
         #endif
         guard !peer.losses.isEmpty, let number = peer.queue.next(byteCount: Self.overhead) else { return false }
+        // The report replaces the number of losses that the next notification would carry.
         _ = peer.queue.takeUnreported()
         bus.send(LostSignal(number, peer.losses.take()).message(to: peer.name))
         return true
     }
 
-    /// Discards all queues at the end, and reports the discarded notifications to each session. The report is one signal,
-    /// regardless of the window.
+    /// Discards all queues at the end, and reports the discarded notifications to each session. The report is one
+    /// signal, regardless of the window.
     func reportLastLosses() {
         for peer in sessions where peer.understandsLosses {
             while let item = changeQueue(of: peer, { $0.queue.dropFirst() }) {
@@ -226,8 +230,8 @@ extension SystemBusSession {
 
     // MARK: Retained values
 
-    /// Replays the values to all sessions after a change of the names for export. Values that are exported no more then end
-    /// in the other sessions, because the replay does not contain them.
+    /// Replays the values to all sessions after a change of the names for export. Values that are exported no more then
+    /// end in the other sessions, because the replay does not contain them.
     func replayValuesToAll() {
         for peer in sessions {
             scheduleReplay(to: peer)

@@ -13,9 +13,9 @@ import CarillonWire
 /// extensions have the signals from and to them: `SystemBusSession+Incoming.swift`, `SystemBusSession+Outgoing.swift`.
 ///
 /// Any process may send any message on the system bus. A connection that announces itself therefore counts as a session
-/// only when the bus has reported its user. Content is sent to such sessions only, and accepted only from them. The number
-/// of sessions is limited, for each user and in all (``SessionSlots``). The rate of messages is limited too: messages
-/// above a user's rate are lost, and the loss is counted.
+/// only when the bus has reported its user. Content is sent to such sessions only, and accepted only from them. The
+/// number of sessions is limited, for each user and in all (``SessionSlots``). The rate of messages is limited too:
+/// messages above a user's rate are lost, and the loss is counted.
 final class SystemBusSession {
     /// The connection to the system bus.
     let bus: any BusConnection
@@ -43,8 +43,8 @@ final class SystemBusSession {
     var allowances: [UInt32: Allowance] = [:]
     /// The timer that removes rate limits of users without a session. It runs while there are any.
     private var clearing: EventSource?
-    /// The rate limit of reading, for all senders together. It is high, because unread messages of one sender delay those
-    /// of others, and messages of users without import are discarded at little cost.
+    /// The rate limit of reading, for all senders together. It is high, because unread messages of one sender delay
+    /// those of others, and messages of users without import are discarded at little cost.
     private var readings = RateLimit(perSecond: 100_000, burst: 100_000)
     /// The rate limit of questions to the bus about connections.
     private var questions = RateLimit(perSecond: 500, burst: 500)
@@ -62,8 +62,8 @@ final class SystemBusSession {
     private var isOver = false
     /// Whether the connection has joined the bus and can receive the broadcasts of other sessions.
     private(set) var hasJoined = false
-    /// The message serial of the last notification. Notifications are encoded directly with a serial from the upper half
-    /// of the range; the connection numbers all other messages in the lower half.
+    /// The message serial of the last notification. Notifications are encoded directly with a serial from the upper
+    /// half of the range; the connection numbers all other messages in the lower half.
     var lastSerial = firstSerial
     static let firstSerial: UInt32 = 1 << 31
     /// The size of the queues of all sessions, in bytes.
@@ -77,7 +77,8 @@ final class SystemBusSession {
     private static let restOfWriting: UInt32 = 5
     /// The time of ``clearing``, in milliseconds.
     private static let clearingPause: UInt32 = 1000
-    /// The first and the longest time that a session has for an acknowledgment (``SessionPeer/ackTimer``), in milliseconds.
+    /// The first and the longest time that a session has for an acknowledgment (``SessionPeer/ackTimer``), in
+    /// milliseconds.
     static let firstAckTimeout: UInt32 = 10_000
     static let longestAckTimeout: UInt32 = 600_000
     /// The first and the longest time of ``rebroadcastTimer``, in milliseconds.
@@ -108,7 +109,8 @@ final class SystemBusSession {
                 hasJoined = true
                 applyPause()
                 owner.joined()
-                // Sent behind the match rule. If two sessions join at once, at least one then receives the other's signal.
+                // Sent behind the match rule. If two sessions join at once, at least one then receives the other's
+                // signal.
                 bus.send(HereSignal().message(to: nil))
             }
         }
@@ -129,6 +131,7 @@ final class SystemBusSession {
         let isLast = !isOver
         isOver = true
         (readingPause, rebroadcastTimer, clearing, postponement) = (nil, nil, nil, nil)
+        // The report and ``SessionSendQueue/clear()`` count each discarded notification as lost.
         let before = slots.all.reduce(0) { $0 + $1.queue.lost }
         if isLast { reportLastLosses() }
         for peer in slots.all {
@@ -148,8 +151,8 @@ final class SystemBusSession {
         applyPause()
     }
 
-    /// Pauses or resumes the connection. It is not paused before the bus has answered AddMatch, because a paused connection
-    /// would not read the answer.
+    /// Pauses or resumes the connection; a simulation in tests has no pause. The owner's pause begins only after the
+    /// bus has answered AddMatch, because a paused connection would not read the answer.
     private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && hasJoined) || readingPause != nil }
 
     /// The time in microseconds (``Sessions/now``).
@@ -192,8 +195,8 @@ final class SystemBusSession {
     /// Whether reading pauses because of the rate or of the session bus, for tests.
     var isResting: Bool { readingPause != nil }
 
-    /// Pauses reading, because messages arrive faster than they can be handled or written to the session bus. Unread messages
-    /// wait in the system bus, which limits them for each connection.
+    /// Pauses reading, because messages arrive faster than they can be handled or written to the session bus. Unread
+    /// messages wait in the system bus, which limits them for each connection.
     private func pauseReading(_ milliseconds: UInt32 = SystemBusSession.restTime) {
         guard readingPause == nil else { return }
         readingPause = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
@@ -234,8 +237,9 @@ final class SystemBusSession {
         return true
     }
 
-    /// Makes a connection a candidate later. If too many wait, a random one is passed over, and the next candidate is chosen
-    /// at random. In a queue, thousands of connections of one sender would precede a connection that announced itself once.
+    /// Makes a connection a candidate later. If too many wait, a random one is passed over, and the next candidate is
+    /// chosen at random. In a queue, thousands of connections of one sender would precede a connection that announced
+    /// itself once.
     private func postpone(_ name: UniqueName) {
         if let passedOver = postponed.insert(name) {
             unanswered.remove(passedOver)
@@ -258,8 +262,8 @@ final class SystemBusSession {
         while asking < Self.maxAsking, let name = unasked.popFirst() {
             guard slots.standing(of: name) == .candidate else { continue }
             asking += 1
-            // The match rule for the departure is sent ahead of the question. Thus a connection that leaves in between is
-            // noticed: the question fails, or the departure is announced.
+            // The match rule for the departure is sent ahead of the question. Thus a connection that leaves in between
+            // is noticed: the question fails, or the departure is announced.
             departures.watch(name) { [weak self] in self?.forget(name) }
             bus.credentials(of: name) { [weak self] result in
                 guard let self, !isOver else { return }
@@ -310,8 +314,8 @@ final class SystemBusSession {
 
     /// Announces this session and its wanted names to another session.
     ///
-    /// - Parameter answers: whether the other session's broadcast is answered with `Here`. It may be a restarted service,
-    ///   so the wanted names are sent to it in any case.
+    /// - Parameter answers: whether the other session's broadcast is answered with `Here`. It may be a restarted
+    ///   service, so the wanted names are sent to it in any case.
     private func greet(_ peer: SessionPeer, answers: Bool) {
         if answers {
             bus.send(HereSignal().message(to: peer.name))
@@ -320,8 +324,8 @@ final class SystemBusSession {
         sendWants(to: peer)
     }
 
-    /// Sends a session the names that are imported from its user, and this service's features, if they have changed since
-    /// they were last sent. A session that gets its wanted names replays its values.
+    /// Sends a session the names that are imported from its user, and this service's features, if they have changed
+    /// since they were last sent. A session that gets its wanted names replays its values.
     func sendWants(to peer: SessionPeer) {
         guard let userID = peer.userID else { return }
         let wants = (owner.rules.imports[userID] ?? []).map(\.description)
@@ -342,8 +346,8 @@ final class SystemBusSession {
         sendWants(to: peer)
     }
 
-    /// Notes that a session has left or lost its slot. After ``SessionValues/grace`` its values are checked, and end if the
-    /// session has not come back.
+    /// Notes that a session has left or lost its slot. After ``SessionValues/grace`` its values are checked, and end if
+    /// the session has not come back.
     private func noteLeft(_ peer: SessionPeer) {
         peer.goneAt = now
         owner.checkValues(after: SessionValues.grace)
@@ -396,8 +400,9 @@ final class SystemBusSession {
         }
     }
 
-    /// Schedules a broadcast of `Here`, because a session was passed over: a limit was reached, or the bus did not answer.
-    /// All sessions answer the broadcast. It follows after 1 s, in repeated cases after pauses that double up to 60 s.
+    /// Schedules a broadcast of `Here`, because a session was passed over: a limit was reached, or the bus did not
+    /// answer. All sessions answer the broadcast. It follows after 1 s, in repeated cases after pauses that double up
+    /// to 60 s.
     private func rebroadcastLater() {
         guard rebroadcastTimer == nil else { return }
         // After two minutes without such an event the pauses start again at 1 s.

@@ -3,8 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus interface of the bridge on the session bus, version 1: its names, and the encoding of its calls and replies
-/// (G2). The bridge serves it, and `carillon bridge` calls it.
+/// The D-Bus interface of the bridge on the session bus, version 1: its names, and the encoding of its calls and
+/// replies (G2). The bridge serves it, and `carillon bridge` calls it.
 public enum BridgeWire {
     public static let busName: WellKnownName = "org.carillon.Bridge1"
     public static let path: ObjectPath = "/org/carillon/Bridge1"
@@ -39,8 +39,8 @@ public enum BridgeWire {
 
     /// Reads the reply of ``forget``.
     ///
-    /// - Returns: The number of removed retained messages, the number of messages that the broker refused to remove, and
-    ///   the reason of the refusal.
+    /// - Returns: The number of removed retained messages, the number of messages that the broker refused to remove,
+    ///   and the reason of the refusal.
     public static func forgotten(in reply: Message) throws(BusError) -> (
         removed: UInt64, refused: UInt64, reason: String
     ) {

@@ -5,8 +5,8 @@ import CarillonDBus
 
 /// The decoding of the bodies of frames that the service sends on a channel (``ChannelFrame``). Clients use it.
 ///
-/// The bytes are decoded in place and are untrusted: a body that violates the layout of its kind yields nil. The letters
-/// are D-Bus signatures.
+/// The bytes are decoded in place and are untrusted: a body that violates the layout of its kind yields nil. The
+/// letters are D-Bus signatures.
 
 extension ArrivedNotification {
     /// Decodes a notification.

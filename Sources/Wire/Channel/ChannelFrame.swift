@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A received frame, the unit of messages on a channel between a client and the service (`docs/channel.md`). A frame has a
-/// header of 16 bytes, and a body in the D-Bus layout, aligned as if it began at offset 0. ``ChannelFrameReader`` returns
-/// frames; ``ChannelFrameWriter`` encodes them.
+/// A received frame, the unit of messages on a channel between a client and the service (`docs/channel.md`). A frame
+/// has a header of 16 bytes, and a body in the D-Bus layout, aligned as if it began at offset 0. ``ChannelFrameReader``
+/// returns frames; ``ChannelFrameWriter`` encodes them.
 ///
 /// The header consists of the length of the body (u32), the kind (u32) and a number (u64), in the machine's byte order.
 /// Frames follow each other without padding.
@@ -45,14 +45,15 @@ public struct ChannelFrame {
     public enum Cut: Sendable {
         /// The body is longer than ``ChannelFrameReader/maxKept``.
         case length
-        /// The owner of the reader has no memory quota for the body (``ChannelFrameReader/passOver()``). Only the beginning
-        /// of the body is available.
+        /// The owner of the reader has no memory quota for the body (``ChannelFrameReader/passOver()``). Only the
+        /// beginning of the body is available.
         case room
     }
 
     /// The size of a header, in bytes.
     public static let headerSize = 16
-    /// The maximum size of a body, in bytes. It has space for the largest values that any configuration of limits allows.
+    /// The maximum size of a body, in bytes. It has space for the largest values that any configuration of limits
+    /// allows.
     public static let maxBytesOfBody = 32 << 20
 
     public let kind: Kind

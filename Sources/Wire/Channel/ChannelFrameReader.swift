@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The parser of a channel's byte stream: it splits the stream into frames, independent of the sizes of reads. The service
-/// and the client each have one for a channel.
+/// The parser of a channel's byte stream: it splits the stream into frames, independent of the sizes of reads. The
+/// service and the client each have one for a channel.
 ///
-/// The owner calls ``read(_:)`` with bytes from the socket, and then ``next()`` until it returns nil. The reader holds at
-/// most one incomplete frame and the bytes of one read. It can discard a frame without storing the body: frames that are
-/// too long, and frames for which the owner has no memory quota (``passOver()``). A protocol violation is permanent: each
-/// later call reports it again.
+/// The owner calls ``read(_:)`` with bytes from the socket, and then ``next()`` until it returns nil. The reader holds
+/// at most one incomplete frame and the bytes of one read. It can discard a frame without storing the body: frames that
+/// are too long, and frames for which the owner has no memory quota (``passOver()``). A protocol violation is
+/// permanent: each later call reports it again.
 public final class ChannelFrameReader {
     /// The standard size of the buffer, in bytes.
     private static let standardSize = 64 << 10
@@ -29,7 +29,8 @@ public final class ChannelFrameReader {
 
     /// - Parameters:
     ///   - sender: The sender of the frames; kinds that it does not send are faults.
-    ///   - maxKept: The maximum size of a stored body, in bytes; of a frame with a longer body only the header is returned.
+    ///   - maxKept: The maximum size of a stored body, in bytes; of a frame with a longer body only the header is
+    ///     returned.
     public init(from sender: ChannelFrame.Sender, maxKept: Int = ChannelFrame.maxBytesOfBody) {
         self.sender = sender
         self.maxKept = maxKept
@@ -109,8 +110,8 @@ public final class ChannelFrameReader {
         return ChannelFrame(kind: kind, number: number, body: body, cut: nil)
     }
 
-    /// Discards the body of the current incomplete frame for lack of quota, except for its beginning. When the whole frame
-    /// has arrived, ``next()`` returns it with that beginning and ``ChannelFrame/Cut/room``.
+    /// Discards the body of the current incomplete frame for lack of quota, except for its beginning. When the whole
+    /// frame has arrived, ``next()`` returns it with that beginning and ``ChannelFrame/Cut/room``.
     ///
     /// - Returns: Whether the frame is being discarded; false if ``next()`` has a result, or the header is incomplete.
     public func passOver() -> Bool {
@@ -189,8 +190,8 @@ public final class ChannelFrameReader {
         }
     }
 
-    /// The size that the buffer needs for the next frame: the standard size, or that of the whole frame if its length is
-    /// known.
+    /// The size that the buffer needs for the next frame: the standard size, or that of the whole frame if its length
+    /// is known.
     private var sizeForNext: Int {
         var size = Self.standardSize
         if skipped == 0, byteCount >= ChannelFrame.headerSize {

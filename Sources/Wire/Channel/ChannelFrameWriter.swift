@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The output buffer of a channel: frames are appended in encoded form, and ``write(_:)`` passes the bytes to the socket.
-/// The service and the client each have one for a channel.
+/// The output buffer of a channel: frames are appended in encoded form, and ``write(_:)`` passes the bytes to the
+/// socket. The service and the client each have one for a channel.
 public final class ChannelFrameWriter {
     /// The minimum size of the buffer, in bytes.
     private static let minSize = 4 << 10
@@ -122,8 +122,8 @@ public final class ChannelFrameWriter {
         guard buffer.count - end < size else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         if buffer.count - byteCount >= size, byteCount <= first {
-            // The condition `byteCount <= first` has two effects. Source and destination do not overlap. And at most as many
-            // bytes are moved as were written since the last move, so the cost of moves stays proportional.
+            // The condition `byteCount <= first` has two effects. Source and destination do not overlap. And at most as
+            // many bytes are moved as were written since the last move, so the cost of moves stays proportional.
             buffer.copyMemory(from: rest)
         } else {
             let needed = max(Self.minSize, byteCount + size)

@@ -18,7 +18,8 @@ public struct ChannelOutcome: Equatable, Sendable {
         message = ""
     }
 
-    /// Creates the outcome of a refused post. The message has at most 1 KiB; long quotations from the post are shortened.
+    /// Creates the outcome of a refused post. The message has at most 1 KiB; long quotations from the post are
+    /// shortened.
     public init(_ error: BusError) {
         receivers = 0
         errorName = error.name.rawValue

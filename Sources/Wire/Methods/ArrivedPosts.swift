@@ -8,11 +8,11 @@ import CarillonDBus
     import Musl
 #endif
 
-/// A cursor over the posts of a received call of ``PostMany``: each ``next(limits:checking:)`` decodes one post in place.
-/// The service thus serves a large call in slices.
+/// A cursor over the posts of a received call of ``PostMany``: each ``next(limits:checking:)`` decodes one post in
+/// place. The service thus serves a large call in slices.
 ///
-/// The initializer checks the layout of the whole call first. A call in which the boundaries between the posts are invalid
-/// is refused as a whole, before any post is made.
+/// The initializer checks the layout of the whole call first. A call in which the boundaries between the posts are
+/// invalid is refused as a whole, before any post is made.
 public struct ArrivedPosts {
     private let call: Message
     /// A copy of the body, for a call whose bytes cannot be read in place.
@@ -57,8 +57,8 @@ public struct ArrivedPosts {
     /// Reads the next post. Requires that ``isAtEnd`` is false.
     ///
     /// - Parameter check: A check of name and object, run before userInfo is read.
-    /// - Returns: The name, which is empty if it can't be read, and the post or the error that refuses it, as for a call of
-    ///   ``Post``.
+    /// - Returns: The name, which is empty if it can't be read, and the post or the error that refuses it, as for a
+    ///   call of ``Post``.
     public mutating func next(
         limits: Limits, checking check: (String, String) throws(BusError) -> Void
     ) -> (name: String, post: Result<Post<WireUserInfo>, BusError>) {
@@ -84,7 +84,7 @@ public struct ArrivedPosts {
         return (name, post)
     }
 
-    /// A group of posts that would have reached the same observers.
+    /// A run: a group of posts of one call that would have reached the same observers.
     public struct Run: Equatable {
         /// The name of the posts; nil for all names without an observer.
         public let name: String?
@@ -104,8 +104,9 @@ public struct ArrivedPosts {
         public fileprivate(set) var refused = 0
     }
 
-    /// Summarizes the posts of a call without decoding userInfo. The cost must be small, because the service is overloaded.
-    /// Therefore a post is compared only with the last eight groups; a call with more groups may have several equal ones.
+    /// Summarizes the posts of a call without decoding userInfo. The cost must be small, because the service is
+    /// overloaded. Therefore a post is compared only with the last eight groups; a call with more groups may have
+    /// several equal ones.
     ///
     /// - Parameters:
     ///   - call: A call of ``PostMany``.
@@ -141,6 +142,8 @@ public struct ArrivedPosts {
             guard let one, let other, one.count == other.count, let start = body.baseAddress else { return false }
             return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
         }
+        // Three facts of each post are kept: its name and its object, if they have observers, and its option
+        // `deliver-immediately`. A post with the facts of a recent group is counted there; otherwise it begins a group.
         let limits = (posts: limits[.postsPerCall], name: limits[.nameLength], object: limits[.objectLength])
         // The caches: names with their checks, options with their decoded value, and groups with their index in `runs`.
         // `isPossible` means a valid name.

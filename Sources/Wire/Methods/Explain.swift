@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The D-Bus method that explains to a user why a client would receive a notification now, later or not at all (B3). The
-/// reply consists of sentences; `carillon why` shows them.
+/// The D-Bus method that explains to a user why a client would receive a notification now, later or not at all (B3).
+/// The reply consists of sentences; `carillon why` shows them.
 public struct Explain: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String

@@ -52,8 +52,8 @@ public struct Get: MatchingMethod {
                 + "ask for one name, or one object, at a time")
     }
 
-    /// Replies to a call; the service uses it. The name, the object and the userInfo of each value are copied in encoded
-    /// form from its post.
+    /// Replies to a call; the service uses it. The name, the object and the userInfo of each value are copied in
+    /// encoded form from its post.
     ///
     /// - Parameters:
     ///   - call: A call of this method.
@@ -123,8 +123,8 @@ public struct RetainedValueInfo: Equatable, Sendable {
     /// The object of the value; empty for none.
     public var object: String
     public var userInfo: [String: PropertyList]
-    /// The details by their keys: `serial`, `time`, `poster`, `expiry` if the value expires, and the known identity of the
-    /// poster.
+    /// The details by their keys: `serial`, `time`, `poster`, `expiry` if the value expires, and the known identity of
+    /// the poster.
     public var details: [String: PropertyList]
 
     public init(

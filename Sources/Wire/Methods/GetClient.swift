@@ -3,8 +3,8 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that returns the verified identity of a connection that has called the service: its user, process and
-/// application (P1). The service answers for up to one minute after the connection left.
+/// The D-Bus method that returns the verified identity of a connection that has called the service: its user, process
+/// and application (P1). The service answers for up to one minute after the connection left.
 ///
 /// For a client that is unknown to the service, or hidden from the caller, the call fails with the bus's error
 /// NameHasNoOwner.

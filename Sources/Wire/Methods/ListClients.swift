@@ -35,7 +35,7 @@ public struct ListedClient: Sendable {
     /// The kernel's short name of the program; empty if unknown.
     public var process: String
     public var isSuspended: Bool
-    /// The cause of the suspension state: `none`, `explicit` or `activity`, and values of later services.
+    /// The cause of the suspension state: `none`, `explicit`, `activity` or `override`, and values of later services.
     public var cause: String
     /// The number of the client's observers.
     public var observers: UInt32

@@ -4,8 +4,8 @@ import CarillonDBus
 
 /// The D-Bus method that lists the observers of a client, in the order of their numbers. An unknown client has none.
 ///
-/// If the reply would exceed ``Wire/maxAnswerBytes``, the call fails with LimitExceeded. ``ListObserversFrom`` returns the
-/// observers in pages instead.
+/// If the reply would exceed ``Wire/maxAnswerBytes``, the call fails with LimitExceeded. ``ListObserversFrom`` returns
+/// the observers in pages instead.
 public struct ListObservers: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String
@@ -54,8 +54,8 @@ public struct ListedObserver: Equatable, Sendable {
     public var name: String
     /// The observed object; empty for any object.
     public var object: String
-    /// The value of the option `suspension-behavior`, or ``monitor`` for an observer that is never suspended. Later services
-    /// may add values.
+    /// The value of the option `suspension-behavior`, or ``monitor`` for an observer that is never suspended. Later
+    /// services may add values.
     public var suspensionBehavior: String
 
     public init(id: ObserverID, name: String, object: String, suspensionBehavior: String) {

@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that lists the observers of a client in pages, in the order of their numbers: a reply contains observers
-/// behind ``after``. It serves clients with more observers than one reply of ``ListObservers`` can hold.
+/// The D-Bus method that lists the observers of a client in pages, in the order of their numbers: a reply contains
+/// observers behind ``after``. It serves clients with more observers than one reply of ``ListObservers`` can hold.
 ///
 /// A reply may have fewer than ``most`` observers even if more follow, since the service also limits its size. An empty
 /// reply ends the list.

@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that opens a channel: the reply contains the caller's end of a socket, over which both sides exchange
-/// ``ChannelFrame`` (F2). The argument for options is reserved: every option is refused.
+/// The D-Bus method that opens a channel: the reply contains the caller's end of a socket, over which both sides
+/// exchange ``ChannelFrame`` (F2). The argument for options is reserved: every option is refused.
 public struct OpenChannel: CenterMethod {
     public init() {}
 

@@ -4,8 +4,8 @@ import CarillonDBus
 /// The D-Bus method that suspends or resumes another client, so that a developer can test an application (B3).
 ///
 /// The override takes precedence over the client's own ``SetSuspended`` and over activity, until it is revoked or the
-/// client leaves the bus. For a client that is unknown to the service, or hidden from the caller, the call fails with the
-/// bus's error NameHasNoOwner. A text that is not a unique name, or an unknown state, yields InvalidArgs.
+/// client leaves the bus. For a client that is unknown to the service, or hidden from the caller, the call fails with
+/// the bus's error NameHasNoOwner. A text that is not a unique name, or an unknown state, yields InvalidArgs.
 public struct OverrideSuspension: CenterMethod {
     /// The unique name of the client; a text, as the caller may send any string.
     public var client: String

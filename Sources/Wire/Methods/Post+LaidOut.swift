@@ -2,8 +2,9 @@
 import CarillonCore
 import CarillonDBus
 
-/// The fast encoding of posts, for the client library and `carillon`: the size is computed first, and then the message is
-/// written into one buffer, without libdbus. The bytes equal those of ``CenterMethod/message(startsService:wantsAnswer:)``.
+/// The fast encoding of posts, for the client library and `carillon`: the size is computed first, and then the message
+/// is written into one buffer, without libdbus. The bytes equal those of
+/// ``CenterMethod/message(startsService:wantsAnswer:)``.
 extension Post where UserInfo == [String: PropertyList] {
     /// Returns the call of a post. The call requests no reply by default.
     ///
@@ -46,8 +47,8 @@ extension Post where UserInfo == [String: PropertyList] {
                 preconditionFailure("no option holds a NUL character")
             }
         }
-        // The message would exceed the maximum size of D-Bus. Only a long name or object can cause this, because userInfo was
-        // checked above.
+        // The message would exceed the maximum size of D-Bus. Only a long name or object can cause this, because
+        // userInfo was checked above.
         guard let message else { throw .limitExceeded(.nameLength, value: Limits.row(.nameLength).hardMaximum) }
         return message
     }

@@ -5,8 +5,8 @@ import CarillonDBus
 
 /// The D-Bus method that posts a notification and replies with the number of matching clients (D2, D3).
 ///
-/// The type parameter is the form of userInfo. Clients use a dictionary (``PostCall``). The service keeps the received bytes
-/// after a check (``WireUserInfo``), and sends the same bytes to the receivers.
+/// The type parameter is the form of userInfo. Clients use a dictionary (``PostCall``). The service keeps the received
+/// bytes after a check (``WireUserInfo``), and sends the same bytes to the receivers.
 public struct Post<UserInfo> {
     public let name: String
     /// The object of the notification; empty for none.
@@ -135,8 +135,8 @@ extension Post where UserInfo == WireUserInfo {
     }
 }
 
-/// The parts of a post that select its receivers. The overloaded service reads only these from a post that it discards, to
-/// report the loss to its observers.
+/// The parts of a post that select its receivers. The overloaded service reads only these from a post that it discards,
+/// to report the loss to its observers.
 public struct PostOutline: Equatable, Sendable {
     public let name: String
     public let object: String
@@ -150,8 +150,8 @@ public struct PostOutline: Equatable, Sendable {
         self.isImmediate = isImmediate
     }
 
-    /// Compares texts byte by byte. Swift's comparison would also equate texts with different bytes that are canonically
-    /// equivalent in Unicode.
+    /// Compares texts byte by byte. Swift's comparison would also equate texts with different bytes that are
+    /// canonically equivalent in Unicode.
     public static func == (one: PostOutline, other: PostOutline) -> Bool {
         one.isImmediate == other.isImmediate && ExactText(one.name) == ExactText(other.name)
             && ExactText(one.object) == ExactText(other.object)
@@ -169,8 +169,8 @@ public struct PostOutline: Equatable, Sendable {
         self = found!
     }
 
-    /// Reads the outline of an undecoded call in its receive buffer; nil for a call of another method, or with arguments that
-    /// violate the D-Bus layout.
+    /// Reads the outline of an undecoded call in its receive buffer; nil for a call of another method, or with
+    /// arguments that violate the D-Bus layout.
     public init?(of call: ArrivingCall) {
         guard call.hasMember(PostCall.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
             call.hasSignature("ssa{sv}a{sv}")
@@ -180,10 +180,11 @@ public struct PostOutline: Equatable, Sendable {
         self = outline
     }
 
-    /// Reads the outline of a post on a channel from the beginning of its body. The options are at the end of the body, so
-    /// they are unknown: the post counts as immediate, since suspended clients might receive it.
+    /// Reads the outline of a post on a channel from the beginning of its body. The options are at the end of the body,
+    /// so they are unknown: the post counts as immediate, since suspended clients might receive it.
     ///
-    /// - Parameter head: The beginning of the body; the initializer fails if it does not contain the whole name and object.
+    /// - Parameter head: The beginning of the body; the initializer fails if it does not contain the whole name and
+    ///   object.
     public init?(channelHead head: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(head)
         guard let name = reader.readString(), let object = reader.readString(), !name.isEmpty else { return nil }

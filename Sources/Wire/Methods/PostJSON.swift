@@ -2,7 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that posts a notification with userInfo as JSON text, for programs that can send only strings (B12).
+/// The D-Bus method that posts a notification with userInfo as JSON text, for programs that can send only strings
+/// (B12).
 public struct PostJSON: CenterMethod {
     public let name: String
     /// The object of the notification; empty for none.

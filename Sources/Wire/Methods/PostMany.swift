@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that posts several notifications in one call, like consecutive calls of ``Post``, and replies with an
-/// outcome for each (F1). A refused post does not stop the others.
+/// The D-Bus method that posts several notifications in one call, like consecutive calls of ``Post``, and replies with
+/// an outcome for each (F1). A refused post does not stop the others.
 ///
 /// This type encodes the call for clients; the service decodes the posts one by one with ``ArrivedPosts``.
 public struct PostMany: CenterMethod {
@@ -36,8 +36,8 @@ public struct PostMany: CenterMethod {
         }
     }
 
-    /// Assembles the call from encoded calls of ``Post``, whose bytes are copied. The client library batches queued posts in
-    /// this way.
+    /// Assembles the call from encoded calls of ``Post``, whose bytes are copied. The client library batches queued
+    /// posts in this way.
     ///
     /// - Returns: nil if the call would exceed the size of a D-Bus message.
     public static func message(of calls: [Message], wantsAnswer: Bool) -> Message? {
@@ -114,7 +114,7 @@ extension MethodCall.Answer {
         reply(in: Self.postManyReply, size: size) { body in
             body.array { rows in
                 for outcome in outcomes {
-                    rows.append(bytes: [])
+                    rows.append(bytes: [])  // only the padding to 8 bytes
                     rows.append(UInt32(outcome.receivers))
                     rows.append(outcome.errorName)
                 }

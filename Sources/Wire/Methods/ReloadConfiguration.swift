@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The D-Bus method that makes the service read its configuration files again. If a file has a mistake, the call fails with
-/// an error that names file and line (E1).
+/// The D-Bus method that makes the service read its configuration files again. If a file has a mistake, the call fails
+/// with an error that names file and line (E1).
 public struct ReloadConfiguration: CenterMethod {
     public init() {}
 

@@ -3,10 +3,11 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that removes the retained value of one name, object and origin, and replies with the number of removed
-/// values: 1 or 0 (R1, G3). Values of the same name from different origins are separate.
+/// The D-Bus method that removes the retained value of one name, object and origin, and replies with the number of
+/// removed values: 1 or 0 (R1, G3). Values of the same name from different origins are separate.
 public struct RemoveRetainedFrom: CenterMethod {
-    /// The host of origin; empty for a value without a host. If ``host`` and ``user`` are empty, the origin is this session.
+    /// The host of origin; empty for a value without a host. If ``host`` and ``user`` are empty, the origin is this
+    /// session.
     public var host: String
     /// The user of origin; empty for a value without a user.
     public var user: String

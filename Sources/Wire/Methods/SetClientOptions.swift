@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The D-Bus method that changes the delivery options of the caller, such as batches. Options that the call does not contain
-/// keep their values (F1).
+/// The D-Bus method that changes the delivery options of the caller, such as batches. Options that the call does not
+/// contain keep their values (F1).
 public struct SetClientOptions: CenterMethod {
     public var change: ClientOptionsChange
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import CarillonDBus
 
-/// The D-Bus method by which the caller suspends or resumes its own notifications. This state overrides the activity of its
-/// application until ``FollowActivity`` (S1).
+/// The D-Bus method by which the caller suspends or resumes its own notifications. This state overrides the activity of
+/// its application until ``FollowActivity`` (S1).
 public struct SetSuspended: CenterMethod {
     public var isSuspended: Bool
 

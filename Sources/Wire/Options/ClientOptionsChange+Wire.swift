@@ -25,7 +25,8 @@ extension ClientOptionsChange {
             guard let details else { return }
             writer.dictEntry { writer in
                 writer.append("details")
-                // Written here and not as a property list, which would encode an empty array as `av`. The type must be `as`.
+                // Written here and not as a property list, which would encode an empty array as `av`. The type must be
+                // `as`.
                 writer.variant(of: "as") { writer in
                     writer.array(of: "s") { writer in for detail in details.all { writer.append(detail.rawValue) } }
                 }

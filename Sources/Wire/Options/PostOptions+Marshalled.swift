@@ -2,16 +2,16 @@
 import CarillonCore
 import CarillonDBus
 
-/// The fast decoding of the options of a post, in place and without libdbus; the service uses it for all posts. The rules are
-/// those of ``WireOption``.
+/// The fast decoding of the options of a post, in place and without libdbus; the service uses it for all posts. The
+/// rules are those of ``WireOption``.
 extension PostOptions {
     /// Decodes the options of a post.
     ///
     /// - Parameters:
     ///   - entries: The range of the entries of the `a{sv}` in the arguments.
     ///   - arguments: The arguments of the call.
-    /// - Throws: ``CenterErrorName/invalidOption`` for an unknown key, a wrong type or an unknown value; InvalidArgs if the
-    ///   entries violate the D-Bus layout.
+    /// - Throws: ``CenterErrorName/invalidOption`` for an unknown key, a wrong type or an unknown value; InvalidArgs if
+    ///   the entries violate the D-Bus layout.
     init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
         self.init()
         var (isRetained, isWhileConnected) = (false, false)
@@ -62,8 +62,8 @@ func readMarshalledOptions(
     guard reader.offset == entries.upperBound else { throw BusError.malformedArguments }
 }
 
-/// One option in an encoded `a{sv}`: the counterpart of ``WireOption`` for decoding in place. Each function reads the value
-/// as one type, and throws an error that names the option for another type.
+/// One option in an encoded `a{sv}`: the counterpart of ``WireOption`` for decoding in place. Each function reads the
+/// value as one type, and throws an error that names the option for another type.
 struct MarshalledOption {
     let key: String
     /// The range of the value's signature in the bytes of `value`.

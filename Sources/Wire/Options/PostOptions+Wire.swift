@@ -34,6 +34,8 @@ extension PostOptions {
     /// Checks the options for posts from and to other sessions, `same-as` and `all-sessions`.
     func checkForAllSessions() throws(CenterError) {
         if let deduplicationID {
+            // An ID is unique among the notifications of one user. It counts as arrived when the post is accepted, and
+            // a queued post could still be replaced or withdrawn.
             guard origin?.user != nil, postingStyle == .now else {
                 throw .invalidOption("same-as", reason: "it requires the option user and the posting style now")
             }
@@ -48,7 +50,8 @@ extension PostOptions {
         }
     }
 
-    /// Sets the retention from the options `retain` and `while-connected`, and checks the combination with other options.
+    /// Sets the retention from the options `retain` and `while-connected`, and checks the combination with other
+    /// options.
     mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
         guard isRetained || !whileConnected else {
             throw .invalidOption("while-connected", reason: "it requires the option retain")

@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// One option of a method call, an entry of an `a{sv}`: its key, and a reader of its value. The types of options decode their
-/// values with it.
+/// One option of a method call, an entry of an `a{sv}`: its key, and a reader of its value. The types of options decode
+/// their values with it.
 ///
 /// Each function reads the value as one type, and throws an error that names the option for another type.
 struct WireOption {

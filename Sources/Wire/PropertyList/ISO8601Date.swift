@@ -41,7 +41,8 @@ package enum ISO8601Date {
         parts.tm_min = Int32(minute)
         parts.tm_sec = Int32(second)
         let seconds = Int64(timegm(&parts))
-        // timegm accepts an invalid day such as 31 February and changes it to a day in March, so the result is compared.
+        // timegm accepts an invalid day such as 31 February and changes it to a day in March, so the result is
+        // compared.
         guard parts.tm_mday == day, parts.tm_mon == month - 1 else { return nil }
         return (seconds - offset) * 1_000_000 + fraction
     }

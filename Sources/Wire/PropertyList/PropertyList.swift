@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A property-list value: the type of the values in a userInfo dictionary (N3). Each integer type of D-Bus has a case of its
-/// own, so that a value arrives with the type with which it was posted.
+/// A property-list value: the type of the values in a userInfo dictionary (N3). Each integer type of D-Bus has a case
+/// of its own, so that a value arrives with the type with which it was posted.
 public enum PropertyList: Hashable, Sendable {
     case string(String)
     case boolean(Bool)

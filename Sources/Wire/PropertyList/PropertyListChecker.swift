@@ -5,11 +5,11 @@ import CarillonDBus
 /// A validator of an encoded userInfo, which refuses types other than property lists, and sizes beyond the limits (N3,
 /// E1).
 ///
-/// The service checks each post with it, and clients check each notification. Allowed types: `s b y n q i u x t d`, `ay`
-/// (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. Input is untrusted: the bytes may be arbitrary.
+/// The service checks each post with it, and clients check each notification. Allowed types: `s b y n q i u x t d`,
+/// `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. Input is untrusted: the bytes may be arbitrary.
 ///
-/// The check decodes no values and allocates no memory. Only after a fault, the path to the faulty value is assembled while
-/// the recursion returns.
+/// The check decodes no values and allocates no memory. Only after a fault, the path to the faulty value is assembled
+/// while the recursion returns.
 struct PropertyListChecker {
     /// The bytes of a signature that hold one complete type.
     private typealias TypeText = UnsafeRawBufferPointer
@@ -23,7 +23,7 @@ struct PropertyListChecker {
         limits[.userInfoDepth] = .max
         return limits
     }()
-    /// The maximum nesting of arrays in a type.
+    /// The maximum nesting of arrays in a type, that of the D-Bus specification.
     private static let maxArrays = 32
     /// The position of the check.
     private(set) var reader: MarshalledReader
@@ -156,8 +156,8 @@ struct PropertyListChecker {
 
     // MARK: Types
 
-    /// Returns the end of the complete type that begins at `index` of a signature; nil if it contains a type that is not
-    /// allowed. `arrays` is the number of arrays around it.
+    /// Returns the end of the complete type that begins at `index` of a signature; nil if it contains a type that is
+    /// not allowed. `arrays` is the number of arrays around it.
     private static func endOfType(_ text: TypeText, from index: Int, arrays: Int) -> Int? {
         guard index < text.count else { return nil }
         switch text[index] {

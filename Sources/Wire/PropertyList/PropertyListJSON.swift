@@ -147,8 +147,8 @@ public enum PropertyListJSON {
         case .int64(let value): return String(value)
         case .uint64(let value): return String(value)
         case .double(let value):
-            // Swift writes 1.0 as "1.0" and 1e300 as "1e+300": both are JSON, and both read as floating-point numbers. All
-            // NaNs become "nan", without sign and payload.
+            // Swift writes 1.0 as "1.0" and 1e300 as "1e+300": both are JSON, and both read as floating-point numbers.
+            // All NaNs become "nan", without sign and payload.
             if value.isFinite { return "\(value)" }
             return #"{"$double": "\#(value.isNaN ? "nan" : value < 0 ? "-inf" : "inf")"}"#
         case .data(let bytes): return #"{"$data": "\#(Base64.text(bytes))"}"#

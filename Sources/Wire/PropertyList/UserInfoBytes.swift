@@ -70,8 +70,8 @@ public struct UserInfoBytes: Hashable, Sendable {
     }
 }
 
-/// The decoder of bytes that ``PropertyListChecker`` has accepted. It repeats only the bounds checks, which memory safety
-/// needs.
+/// The decoder of bytes that ``PropertyListChecker`` has accepted. It repeats only the bounds checks, which memory
+/// safety needs.
 private struct UserInfoBuilder {
     /// The bytes of a signature that hold one complete type.
     private typealias TypeText = UnsafeRawBufferPointer

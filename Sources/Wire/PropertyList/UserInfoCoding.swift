@@ -2,8 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding and decoding of a userInfo dictionary through libdbus, for messages without high volume. ``UserInfoLayout``
-/// and ``UserInfoBytes`` do the same without libdbus.
+/// The encoding and decoding of a userInfo dictionary through libdbus, for messages without high volume.
+/// ``UserInfoLayout`` and ``UserInfoBytes`` do the same without libdbus.
 ///
 /// Decoding maps each D-Bus integer type to the case of the same width, so that a value that is posted again keeps its
 /// type. Arrays of one simple type are encoded as such (`as`, `ax`), others as `av`.
@@ -38,8 +38,8 @@ public enum UserInfoCoding {
 
     /// Appends a userInfo that ``check(_:)`` has accepted as an `a{sv}`.
     ///
-    /// - Parameter emptyElements: Returns the element type of an empty array under a key. An empty array itself does not
-    ///   show its type, and a client may expect for example `as`.
+    /// - Parameter emptyElements: Returns the element type of an empty array under a key. An empty array itself does
+    ///   not show its type, and a client may expect for example `as`.
     static func append(
         checked userInfo: [String: PropertyList],
         emptyArraysOf emptyElements: @escaping @Sendable (String) -> Signature, to writer: inout MessageWriter
@@ -188,8 +188,8 @@ public enum UserInfoCoding {
         }
     }
 
-    /// Returns the common type of all elements; nil for an array that must be encoded as an array of variants (`av`). These
-    /// are mixed arrays, arrays of arrays, and arrays of `uint8`, which would be decoded as data.
+    /// Returns the common type of all elements; nil for an array that must be encoded as an array of variants (`av`).
+    /// These are mixed arrays, arrays of arrays, and arrays of `uint8`, which would be decoded as data.
     private static func elementSignature(of elements: [PropertyList], _ empty: Empty) -> Signature? {
         guard let first = elements.first else { return empty.elements(empty.key) }
         switch first {

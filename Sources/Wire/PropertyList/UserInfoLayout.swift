@@ -2,13 +2,14 @@
 import CarillonCore
 import CarillonDBus
 
-/// The encoding of a userInfo as an `a{sv}` without libdbus, into a buffer of the caller. Posts and notifications are encoded
-/// with it. The bytes are the same that ``UserInfoCoding`` appends.
+/// The encoding of a userInfo as an `a{sv}` without libdbus, into a buffer of the caller. Posts and notifications are
+/// encoded with it. The bytes are the same that ``UserInfoCoding`` appends.
 ///
-/// There are two passes. The first one computes the size, and refuses values beyond the limits of size and depth. The second
-/// one writes the bytes, and finds NUL characters while it copies texts.
+/// There are two passes. The first one computes the size, and refuses values beyond the limits of size and depth. The
+/// second one writes the bytes, and finds NUL characters while it copies texts.
 public enum UserInfoLayout {
-    /// Returns the size in bytes of the encoded userInfo, including the padding in front of it if it begins at `offset`.
+    /// Returns the size in bytes of the encoded userInfo, including the padding in front of it if it begins at
+    /// `offset`.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` beyond the hard maximum of a limit, which every service
     ///   refuses.
@@ -99,8 +100,8 @@ private enum WireKind {
             }
     }
 
-    /// The common type of all elements; nil for an array that must be encoded as an array of variants (`av`). These are mixed
-    /// and empty arrays, arrays of arrays, and arrays of `uint8`, which would be decoded as data.
+    /// The common type of all elements; nil for an array that must be encoded as an array of variants (`av`). These are
+    /// mixed and empty arrays, arrays of arrays, and arrays of `uint8`, which would be decoded as data.
     init?(ofAll elements: [PropertyList]) {
         guard let first = elements.first.map({ WireKind($0) }), first != .uint8, first != .array else { return nil }
         for element in elements.dropFirst() where WireKind(element) != first { return nil }

@@ -10,8 +10,8 @@ public final class WireUserInfo: UserInfo {
     /// The encoded name, object and userInfo, the common beginning of the bodies of the method `Post` and the signal
     /// `Notification`.
     public let commonBody: [UInt8]
-    /// The memory that the limits account for, in bytes. Name and object count only beyond 128 bytes; up to that size they
-    /// are part of the fixed cost of a notification.
+    /// The memory that the limits account for, in bytes. Name and object count only beyond 128 bytes; up to that size
+    /// they are part of the fixed cost of a notification.
     public var heldByteCount: Int { max(byteCount, commonBody.count - Self.shortTexts) }
     private static let shortTexts = 128
 

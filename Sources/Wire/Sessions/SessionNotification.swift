@@ -3,8 +3,9 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// The signal `Notification` on the system bus, from the service of one session to the service of another (G1): a post with
-/// the option `all-sessions`. Each session receives the names that it imports. ``SessionsWire`` lists the other signals.
+/// The signal `Notification` on the system bus, from the service of one session to the service of another (G1): a post
+/// with the option `all-sessions`. Each session receives the names that it imports. ``SessionsWire`` lists the other
+/// signals.
 public struct SessionNotification {
     public let name: String
     /// The object; empty for none.
@@ -26,8 +27,8 @@ public struct SessionNotification {
         /// Whether the value ends when its poster leaves. It is sent only to receivers with the feature
         /// ``UnderstandsSignal/values``.
         public var whileConnected = false
-        /// Whether this is a retained value that the sender sends again, because the receiver may lack it. It requires the
-        /// same feature.
+        /// Whether this is a retained value that the sender sends again, because the receiver may lack it. It requires
+        /// the same feature.
         public var isKept = false
         /// The time until the notification expires, in seconds; nil for no expiry.
         public var expiresAfter: UInt32?
@@ -59,8 +60,8 @@ public struct SessionNotification {
         public var lost: UInt64 = 0
     }
 
-    /// Reads the sequence number and the losses of an undecoded notification. The receiver can thus acknowledge a notification
-    /// that it can't decode; options of a later version are ignored.
+    /// Reads the sequence number and the losses of an undecoded notification. The receiver can thus acknowledge a
+    /// notification that it can't decode; options of a later version are ignored.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` without a number; InvalidArgs for other types.
     public static func place(of message: Message) throws(BusError) -> Place {
@@ -144,8 +145,8 @@ public struct SessionNotification {
         path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
 }
 
-/// The deduplication ID of a notification among those of all sessions of a machine. Copies of the notification that arrive
-/// over the system bus and over a bridge have the same ID (G1, G2).
+/// The deduplication ID of a notification among those of all sessions of a machine. Copies of the notification that
+/// arrive over the system bus and over a bridge have the same ID (G1, G2).
 public enum SessionIdentity {
     /// Returns the ID.
     ///

@@ -2,8 +2,8 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// The D-Bus interface between the services of several sessions, on the system bus, version 1 (G1). It consists of signals
-/// only, since the system bus denies method calls between users.
+/// The D-Bus interface between the services of several sessions, on the system bus, version 1 (G1). It consists of
+/// signals only, since the system bus denies method calls between users.
 ///
 /// A service announces itself with ``HereSignal``, requests names with ``WantsSignal``, receives numbered messages
 /// (``SessionNotification`` and others), and acknowledges them with ``TakenSignal``.
@@ -75,8 +75,8 @@ extension Interface.Signal {
     }
 }
 
-/// `Here`: the sender is the service of a session. A service broadcasts the signal when it connects, and sends it to each
-/// service that broadcasts it later.
+/// `Here`: the sender is the service of a session. A service broadcasts the signal when it connects, and sends it to
+/// each service that broadcasts it later.
 public struct HereSignal: SessionsSignal, Equatable {
     public init() {}
 
@@ -193,8 +193,8 @@ public struct RemovedSignal: SessionsSignal, Equatable {
     }
 }
 
-/// `Values`: the beginning or the end of a snapshot of all retained values that the receiver may import from the sender. The
-/// values are ``SessionNotification`` signals in between.
+/// `Values`: the beginning or the end of a snapshot of all retained values that the receiver may import from the
+/// sender. The values are ``SessionNotification`` signals in between.
 public struct ValuesSignal: SessionsSignal, Equatable {
     /// The sequence number, from the same sequence as ``SessionNotification/Options/number``.
     public var number: UInt64
@@ -255,6 +255,7 @@ public struct LostSignal: SessionsSignal, Equatable {
         number = try reader.read()
         entries = []
         var elements = try reader.readContainer(.array)
+        // One entry more than the maximum is read, so that the receiver can refuse a signal with too many.
         while !elements.isAtEnd, entries.count <= Self.maxEntries {
             var entry = try elements.readContainer(.structure)
             entries.append(

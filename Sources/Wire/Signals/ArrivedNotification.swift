@@ -3,11 +3,11 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// A notification as the client library receives it, decoded in place and without libdbus (F3). ``NotificationSignal`` is the
-/// counterpart for encoding and tests.
+/// A notification as the client library receives it, decoded in place and without libdbus (F3). ``NotificationSignal``
+/// is the counterpart for encoding and tests.
 ///
-/// The userInfo is checked on arrival and decoded on demand. A malformed notification is therefore detected in its place
-/// in the stream, and a later access to userInfo, perhaps on another thread, can't fail.
+/// The userInfo is checked on arrival and decoded on demand. A malformed notification is therefore detected in its
+/// place in the stream, and a later access to userInfo, perhaps on another thread, can't fail.
 public struct ArrivedNotification: Sendable {
     public let name: String
     /// The object of the notification; empty for none.
@@ -24,8 +24,8 @@ public struct ArrivedNotification: Sendable {
     /// The details that the client requested, under the contract's keys (P1); nil if there are none.
     public private(set) var details: UserInfoBytes?
 
-    /// A cache of the fields of the previous notification. Equal fields of the next notification reuse them, which saves
-    /// allocations of memory.
+    /// A cache of the fields of the previous notification. Equal fields of the next notification reuse them, which
+    /// saves allocations of memory.
     public struct Recent: Sendable {
         fileprivate var name = ""
         fileprivate var object = ""
@@ -81,8 +81,8 @@ public struct ArrivedNotification: Sendable {
         return UniqueName(rawValue: text)
     }
 
-    /// Decodes a notification with details, the `ssa{sv}atstta{sv}` at the position of `reader`. Batches and the frames of a
-    /// channel have this form.
+    /// Decodes a notification with details, the `ssa{sv}atstta{sv}` at the position of `reader`. Batches and the frames
+    /// of a channel have this form.
     ///
     /// - Throws: InvalidArgs, or the error of userInfo.
     public init(withDetailsAt reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {

@@ -2,7 +2,8 @@
 import CarillonCore
 import CarillonDBus
 
-/// `Dropped`: notifications for the client were lost. Their place in the client's stream is before the next message (S4).
+/// `Dropped`: notifications for the client were lost. Their place in the client's stream is before the next message
+/// (S4).
 public struct DroppedSignal: CenterSignal, Equatable {
     /// The number of lost notifications.
     public var count: UInt64
@@ -17,7 +18,8 @@ public struct DroppedSignal: CenterSignal, Equatable {
         self.reason = reason
     }
 
-    /// The reason when a change of policy has removed observers (P2). It reports no loss; ``observers`` are the removed ones.
+    /// The reason when a change of policy has removed observers (P2). It reports no loss; ``observers`` are the removed
+    /// ones.
     public static let notAllowed = "not-allowed"
 
     /// Whether the count is an upper bound: the notifications had sequence numbers, and some of them may have arrived.

@@ -3,8 +3,8 @@ import CarillonCore
 import CarillonDBus
 
 /// The encoding of the details of a notification, such as the poster's user, which a client requested with
-/// ``SetClientOptions`` (P1). They are the `a{sv}` at the end of a notification in a batch or on a channel. Details that are
-/// unknown or were not requested are left out.
+/// ``SetClientOptions`` (P1). They are the `a{sv}` at the end of a notification in a batch or on a channel. Details
+/// that are unknown or were not requested are left out.
 enum NotificationDetails {
     /// The maximum size of an entry, in bytes, without the texts of values.
     private static let maxBytesOfEntry = 48

@@ -19,7 +19,8 @@ public struct NotificationSignal: CenterSignal, Equatable {
     public var poster: UniqueName
     /// The position among all notifications that the service accepted (D4).
     public var serial: UInt64
-    /// The sequence number in the stream of the client: 1, 2, 3 …, with holes only where ``DroppedSignal`` reported a loss.
+    /// The sequence number in the stream of the client: 1, 2, 3 …, with holes only where ``DroppedSignal`` reported a
+    /// loss.
     public var sequence: UInt64
     /// The details that the client requested; only ``NotificationsSignal`` carries them.
     public var details: [String: PropertyList] = [:]
@@ -63,8 +64,8 @@ public struct NotificationSignal: CenterSignal, Equatable {
         writer.append(sequence)
     }
 
-    /// Encodes the message as the service sends it. Name, object and userInfo are copied in encoded form from the post; the
-    /// *own* part of the delivery follows: observers, poster, serial and sequence number.
+    /// Encodes the message as the service sends it. Name, object and userInfo are copied in encoded form from the post;
+    /// the *own* part of the delivery follows: observers, poster, serial and sequence number.
     ///
     /// - Parameter messageSerial: The serial of the message, unique on its connection.
     public static func message(
@@ -76,11 +77,12 @@ public struct NotificationSignal: CenterSignal, Equatable {
         }
     }
 
-    /// Returns the D-Bus header of such messages to a client. The service keeps it for the client's later messages, and passes
-    /// it to ``send(_:userInfo:behind:messageSerial:over:)``.
+    /// Returns the D-Bus header of such messages to a client. The service keeps it for the client's later messages, and
+    /// passes it to ``send(_:userInfo:behind:messageSerial:over:)``.
     public static func head(for client: ClientName) -> EncodedHeader { form.head(to: client) }
 
-    /// Sends the same message without a copy in memory. The first part is the bytes of the post, which all receivers share.
+    /// Sends the same message without a copy in memory. The first part is the bytes of the post, which all receivers
+    /// share.
     ///
     /// - Parameters:
     ///   - delivery: The notification with its receiver and observers.

@@ -3,8 +3,9 @@ import CarillonBusNames
 import CarillonCore
 import CarillonDBus
 
-/// `Notifications`: a batch of notifications, for a client that requested batches with ``SetClientOptions`` (F1). Such a
-/// client receives no ``NotificationSignal``: even a single notification is a batch. Order and sequence numbers are the same.
+/// `Notifications`: a batch of notifications, for a client that requested batches with ``SetClientOptions`` (F1). Such
+/// a client receives no ``NotificationSignal``: even a single notification is a batch. Order and sequence numbers are
+/// the same.
 public struct NotificationsSignal: CenterSignal, Equatable {
     public var notifications: [NotificationSignal]
 
@@ -39,7 +40,8 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         }
     }
 
-    /// Encodes the message as the service sends it. Name, object and userInfo of each notification are copied in encoded form.
+    /// Encodes the message as the service sends it. Name, object and userInfo of each notification are copied in
+    /// encoded form.
     ///
     /// - Parameters:
     ///   - batch: The deliveries, all of them for `client`.

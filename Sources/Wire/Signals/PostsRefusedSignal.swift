@@ -2,8 +2,8 @@
 import CarillonBusNames
 import CarillonDBus
 
-/// `PostsRefused`: the service refused posts of the receiver. It reports only posts that requested no reply, since the others
-/// were answered with an error (E10).
+/// `PostsRefused`: the service refused posts of the receiver. It reports only posts that requested no reply, since the
+/// others were answered with an error (E10).
 public struct PostsRefusedSignal: CenterSignal, Equatable {
     /// The number of refused posts that no earlier signal has reported.
     public var count: UInt32
