@@ -112,8 +112,8 @@ final class ActivityTracker {
     /// Returns the rule for a client's application, for display to people.
     func rule(for client: ClientName) -> InactiveWhen {
         guard let process = clients[client] else { return rules.general }
-        let groups = applicationGroups()
-        let own = windows.values.filter { isOwner(process, of: $0.owner, groups) }
+        let runs = runsByApplication()
+        let own = windows.values.filter { isOwner(process, of: $0.owner, runs) }
         return rules.rule(for: names(of: process, own.compactMap(\.application)))
     }
 
@@ -240,7 +240,7 @@ final class ActivityTracker {
         lastEventNumber += 1
         let number = lastEventNumber
         // The owner is looked up at each event, since window ids and process ids can be reused.
-        let owner = owner(window.party, before: before?.owner) { [weak self] owner in
+        let owner = owner(window.statedOwner, before: before?.owner) { [weak self] owner in
             guard let self, windows[window.id]?.number == number else { return }
             windows[window.id]?.owner = owner
             update()
@@ -253,14 +253,14 @@ final class ActivityTracker {
     }
 
     /// Records the owners of the windows that the active window is transient for.
-    private func recordTransientForOwners(_ parties: [ActivityWindow.WindowOwner]) {
+    private func recordTransientForOwners(_ statedOwners: [ActivityWindow.WindowOwner]) {
         lastEventNumber += 1
         let number = lastEventNumber
         focusNumber = number
-        transientForOwners = parties.enumerated().map { place, party in
-            owner(party, before: nil) { [weak self] owner in
-                guard let self, focusNumber == number, transientForOwners.indices.contains(place) else { return }
-                transientForOwners[place] = owner
+        transientForOwners = statedOwners.enumerated().map { index, statedOwner in
+            owner(statedOwner, before: nil) { [weak self] owner in
+                guard let self, focusNumber == number, transientForOwners.indices.contains(index) else { return }
+                transientForOwners[index] = owner
                 update()
             }
         }
@@ -275,9 +275,9 @@ final class ActivityTracker {
     ///   - completion: Called later if the owner was not known at once. The lookup may end during this call; then its
     ///     result is returned, and `completion` is not called.
     private func owner(
-        _ party: ActivityWindow.WindowOwner, before: Owner?, completion: @escaping (Owner) -> Void
+        _ statedOwner: ActivityWindow.WindowOwner, before: Owner?, completion: @escaping (Owner) -> Void
     ) -> Owner {
-        if let processID = party.processID, processID > 0 {
+        if let processID = statedOwner.processID, processID > 0 {
             var known: Owner?
             var isLater = false
             lookups.find(processes.facts(of: processID), of: processID) { facts in
@@ -289,7 +289,7 @@ final class ActivityTracker {
             if case .process(let facts)? = before, facts.identity.id == processID { return .process(facts) }
             return .nobody
         }
-        guard let application = party.application, !application.isEmpty else { return .nobody }
+        guard let application = statedOwner.application, !application.isEmpty else { return .nobody }
         return .application(application)
     }
 
@@ -310,9 +310,9 @@ final class ActivityTracker {
     /// Computes the activity of one process or of all, and reports the changes.
     private func update(only process: ClientProcess? = nil) {
         var changes: [(ClientName, Activity)] = []
-        let groups = applicationGroups()
+        let runs = runsByApplication()
         for process in process.map({ [$0] }) ?? Array(tracked.values) {
-            let activity = activity(of: process, groups: groups)
+            let activity = activity(of: process, runs: runs)
             guard activity != process.reportedActivity else { continue }
             let change = (activity == .inactive ? 1 : 0) - (process.reportedActivity == .inactive ? 1 : 0)
             inactiveCount += change * process.clients.count
@@ -325,7 +325,7 @@ final class ActivityTracker {
     }
 
     /// Returns the activity of a process; the rules are in the description of this class.
-    private func activity(of process: ClientProcess, groups: [String: Set<Group>]) -> Activity {
+    private func activity(of process: ClientProcess, runs: [String: Set<ApplicationRun>]) -> Activity {
         let facts = process.facts
         guard isFollowing, !facts.isPartOfSession, facts.identity.id != compositor else { return .unknown }
         // About the windows of the process's application: whether one exists, was active before, is visible, or is part
@@ -333,7 +333,7 @@ final class ActivityTracker {
         var (hasWindow, wasActive, isVisible, isShell, isHelperActive) = (false, false, false, false, false)
         var applications: [String] = []
         for (id, window) in windows {
-            guard isOwner(process, of: window.owner, groups) else {
+            guard isOwner(process, of: window.owner, runs) else {
                 // The active window of a helper makes its main process active, too, if the main process has a window.
                 if id == focused, case .process(let helper) = window.owner {
                     isHelperActive = helper.belongs(to: facts)
@@ -351,7 +351,7 @@ final class ActivityTracker {
             }
             if let application = window.application { applications.append(application) }
         }
-        if transientForOwners.contains(where: { isOwner(process, of: $0, groups) }) { return .active }
+        if transientForOwners.contains(where: { isOwner(process, of: $0, runs) }) { return .active }
         // An application with a part of the desktop is always visible, so it is never inactive.
         switch rules.rule(for: names(of: process, applications)) {
         case .unfocused: if !wasActive || isShell { return .unknown }
@@ -364,13 +364,13 @@ final class ActivityTracker {
 
     /// Whether the process belongs to the owner of a window. An owner that is known only by its application id counts
     /// only if the application has one run.
-    private func isOwner(_ process: ClientProcess, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
+    private func isOwner(_ process: ClientProcess, of owner: Owner, _ runs: [String: Set<ApplicationRun>]) -> Bool {
         switch owner {
         case .nobody: return false
         case .process(let window): return process.facts.belongs(to: window)
         case .application(let application):
-            guard let group = group(of: process, for: application) else { return false }
-            return groups[application] == [group]
+            guard let run = run(of: process, for: application) else { return false }
+            return runs[application] == [run]
         }
     }
 
@@ -378,14 +378,14 @@ final class ActivityTracker {
 
     /// One run of an application, identified by the container of its processes: a sandbox instance, a systemd unit, or
     /// a single process.
-    private enum Group: Hashable {
+    private enum ApplicationRun: Hashable {
         case sandbox(ProcessFacts.Sandbox)
         case unit(String)
         case process(ProcessIdentity)
     }
 
     /// Returns the run of `application` to which a process belongs; nil if the process does not belong to it.
-    private func group(of process: ClientProcess, for application: String) -> Group? {
+    private func run(of process: ClientProcess, for application: String) -> ApplicationRun? {
         let facts = process.facts
         if let sandbox = facts.sandbox {
             return sandbox.application == application && !sandbox.instance.isEmpty ? .sandbox(sandbox) : nil
@@ -396,11 +396,11 @@ final class ActivityTracker {
 
     /// Returns the runs, among the clients, of each application that owns a window and is known only by its id. With
     /// several runs, it is unknown which of them owns the window.
-    private func applicationGroups() -> [String: Set<Group>] {
-        var groups: [String: Set<Group>] = [:]
-        for case .application(let application) in owners where groups[application] == nil {
-            groups[application] = Set(tracked.values.compactMap { group(of: $0, for: application) })
+    private func runsByApplication() -> [String: Set<ApplicationRun>] {
+        var runs: [String: Set<ApplicationRun>] = [:]
+        for case .application(let application) in owners where runs[application] == nil {
+            runs[application] = Set(tracked.values.compactMap { run(of: $0, for: application) })
         }
-        return groups
+        return runs
     }
 }

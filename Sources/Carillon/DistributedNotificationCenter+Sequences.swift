@@ -137,7 +137,7 @@ extension DistributedNotificationCenter {
 
         public struct AsyncIterator: AsyncIteratorProtocol {
             private let reader: Readers<ReceivedNotification>.Reader
-            private var turn = ReaderBudget()
+            private var budget = ReaderBudget()
 
             fileprivate init(_ reader: Readers<ReceivedNotification>.Reader) { self.reader = reader }
 
@@ -153,7 +153,7 @@ extension DistributedNotificationCenter {
             fileprivate mutating func nextReceived(isolation actor: isolated (any Actor)?) async
                 -> ReceivedNotification?
             {
-                await turn.begin(isolation: actor)
+                await budget.begin(isolation: actor)
                 return await reader.next(isolation: actor)
             }
         }

@@ -21,7 +21,7 @@ public final class SharedOutbox: Sendable {
         var outbox: Outbox<Request>
         var isClosed = false
         /// The lent transport; nil while posts leave through the session.
-        var line: DirectPath?
+        var directPath: DirectPath?
         /// The number of posts that were sent directly on the bus since the transport was lent.
         var directPostsOnBus: UInt64 = 0
         /// Whether the session already has a timer that confirms directly sent posts.
@@ -32,17 +32,17 @@ public final class SharedOutbox: Sendable {
         /// - Returns: whether the session must be notified: a part of the post is unwritten, or the post needs a
         ///   confirmation timer and none runs. The result is nil when the post was not sent and has to be appended.
         mutating func pass(_ post: OutgoingPost) -> Bool? {
-            switch line {
+            switch directPath {
             case nil: return nil
-            case .bus(let line)?:
-                guard post.completion == nil, outbox.mayBypassOnBus, line.send(post.message) else { return nil }
+            case .bus(let directPath)?:
+                guard post.completion == nil, outbox.mayBypassOnBus, directPath.send(post.message) else { return nil }
                 outbox.countBusBypass()
                 directPostsOnBus += 1
                 defer { isWatched = true }
                 return !isWatched
-            case .channel(let line)?:
+            case .channel(let directPath)?:
                 guard outbox.mayBypassOnChannel else { return nil }
-                let passing = line.pass(post)
+                let passing = directPath.pass(post)
                 guard passing != .refused else { return nil }
                 outbox.countChannelBypass()
                 return passing == .partly
@@ -105,14 +105,14 @@ public final class SharedOutbox: Sendable {
     }
     func requestConfirmation() -> Outbox<Request>.Confirmation? { state.withLock { $0.outbox.requestConfirmation() } }
     /// Lends a transport: posting threads may send over it until ``endDirectSending()``.
-    func lend(_ line: DirectPath) { state.withLock { $0.line = line } }
+    func lend(_ directPath: DirectPath) { state.withLock { $0.directPath = directPath } }
 
     /// Ends the loan: all requests leave through the session from now on.
     ///
     /// - Returns: the number of posts that were sent directly on the bus since the last call.
     func endDirectSending() -> UInt64 {
         state.withLock { state in
-            state.line = nil
+            state.directPath = nil
             defer { state.directPostsOnBus = 0 }
             return state.directPostsOnBus
         }

@@ -155,7 +155,7 @@ extension MessageBus {
     /// Makes a round trip to the bus. The bus replies after all messages that it forwarded to this connection before,
     /// so `completion` is called after their handlers.
     public func makeBusRoundTrip(completion: @escaping (Result<Void, BusError>) -> Void) {
-        call(roundTripForm.messageToBus()) { completion($0.map { _ in }) }
+        call(roundTripTemplate.messageToBus()) { completion($0.map { _ in }) }
     }
 
     /// Requests the connection that owns a name.
@@ -284,7 +284,7 @@ public struct OwnerChange: Sendable {
 }
 
 /// The template of a call to the bus without effects, for ``MessageBus/makeBusRoundTrip(completion:)``.
-private let roundTripForm = MessageTemplate.methodCall(
+private let roundTripTemplate = MessageTemplate.methodCall(
     path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "GetId", signature: "")
 
 extension Message {

@@ -164,7 +164,7 @@ extension NotificationCenter {
         struct Iterator: AsyncIteratorProtocol {
             private var base: AsyncStream<Message>.Iterator
             private let token: ObservationToken
-            private var turn = ReaderBudget()
+            private var budget = ReaderBudget()
 
             init(_ messages: MessageStream<Message>) {
                 base = messages.stream.makeAsyncIterator()
@@ -176,7 +176,7 @@ extension NotificationCenter {
             }
 
             mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
-                await turn.begin(isolation: actor)
+                await budget.begin(isolation: actor)
                 return await base.next(isolation: actor)
             }
         }

@@ -46,7 +46,7 @@ extension NotificationCenter {
 
         public struct Iterator: AsyncIteratorProtocol {
             private let reader: Readers<CrossThreadBox<Notification>>.Reader
-            private var turn = ReaderBudget()
+            private var budget = ReaderBudget()
 
             fileprivate init(_ reader: Readers<CrossThreadBox<Notification>>.Reader) { self.reader = reader }
 
@@ -55,7 +55,7 @@ extension NotificationCenter {
             }
 
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Notification? {
-                await turn.begin(isolation: actor)
+                await budget.begin(isolation: actor)
                 return await reader.next(isolation: actor)?.value
             }
         }

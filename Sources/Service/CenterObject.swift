@@ -472,7 +472,7 @@ package final class CenterObject {
         // Refusals of earlier posts are reported before a reply, by which the caller knows that these posts are
         // accounted for.
         if !call.expectsNoReply { refusals.notices.reportNow(sender) }
-        if driver.center.isAnythingReady, isBarrier(call) {
+        if driver.center.isAnythingReady, sendsDueFirst(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         }
         return driver.effects.activity?.handle(call) == true
@@ -542,7 +542,7 @@ package final class CenterObject {
         }
         // Posts of a lost call that are invalid or forbidden count as refused. The others are lost posts, of which the
         // poster is only notified here.
-        calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
+        calls.onRefusedPosts = { [refusals] poster, count in refusals.noteRefusedInLostCall(count, of: poster) }
         calls.onLostPosts = { [unowned self] poster, count in
             refusals.notices.note(count, overload, of: poster)
         }
@@ -566,12 +566,12 @@ package final class CenterObject {
     /// Whether all due messages are sent before this call is served. By the reply the client then knows that the
     /// deliveries of all earlier posts were sent. Exceptions are calls with posts, whose replies wait for their
     /// deliveries in any case, and calls about suspension, which takes effect before queued messages (M6).
-    private func isBarrier(_ message: Message) -> Bool {
-        !Self.withoutBarrier.contains(where: message.hasMember)
+    private func sendsDueFirst(_ message: Message) -> Bool {
+        !Self.callsWithoutSendingFirst.contains(where: message.hasMember)
     }
 
     /// The calls of this exception.
-    private static let withoutBarrier = [
+    private static let callsWithoutSendingFirst = [
         PostCall.member, PostJSON.member, PostMany.member, SetSuspended.member, FollowActivity.member,
     ]
 
@@ -586,9 +586,9 @@ package final class CenterObject {
     /// Passes the configuration in force to all parts.
     private func applyConfiguration() {
         let configuration = configuration.current
-        let hasLimits = driver.center.limits == configuration.limits
+        let areLimitsUnchanged = driver.center.limits == configuration.limits
         driver.center.limits = configuration.limits
-        if !hasLimits { driver.perform { effects in driver.center.limitsChanged(effects: &effects) } }
+        if !areLimitsUnchanged { driver.perform { effects in driver.center.limitsChanged(effects: &effects) } }
         driver.perform { effects in
             driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
         }

@@ -133,17 +133,17 @@ final class EffectRunner {
             if !channels.backlogProbed(client, hasRead: hasRead) { report(.backlogProbed(client, hasRead: hasRead)) }
         }
         backlogProbe.mayBeInBus = { [unowned prober] client in prober.mayBeInBus(to: client) }
-        // `line`: the window that the probe was for (``ClientProber/ProbedWindow``).
-        prober.onAnswer = { [unowned self] client, line in
-            switch line {
+        // `window`: the window that the probe was for (``ClientProber/ProbedWindow``).
+        prober.onAnswer = { [unowned self] client, window in
+            switch window {
             case .replies: report(.repliesAnswered(client))
             case .client: if !channels.answered(client) { report(.answered(client)) }
             }
         }
-        prober.onRefusal = { [unowned self] client, line in
+        prober.onRefusal = { [unowned self] client, window in
             // The refusal matters only for numbered messages. Messages on the bus beside a channel have no sequence
             // number.
-            guard line == .client, channels[client] == nil else { return }
+            guard window == .client, channels[client] == nil else { return }
             report(.probeRefused(client, isCounted: busReportsRefusals))
         }
     }
@@ -442,14 +442,15 @@ final class EffectRunner {
             "reported \(count) lost notifications to \(client) (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
-        send(message, to: client, telling: SentSignals.SignalContent(losses: count))
+        send(message, to: client, reporting: SentSignals.SignalContent(losses: count))
         receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
     }
 
     /// Sends a control signal, and records it, so that its refusal by the bus is recognized.
     ///
     /// - Parameter content: the number of losses that the signal reports, if any.
-    private func send(_ message: Message, to client: ClientName, telling content: SentSignals.SignalContent = .init()) {
+    private func send(_ message: Message, to client: ClientName, reporting content: SentSignals.SignalContent = .init())
+    {
         sentSignals.note(message.numbered(nextSignal), to: client, size: 0, content, at: bus.context.now)
         bus.send(message)
     }

@@ -68,7 +68,7 @@ final class RejectionLog {
     /// whole because calls arrive too fast, and its sender wanted no reply. Its other posts do not count as refused.
     ///
     /// - Parameter count: the number of these posts.
-    func noteLost(_ count: Int, of sender: UniqueName) {
+    func noteRefusedInLostCall(_ count: Int, of sender: UniqueName) {
         refused += UInt64(count)
         driver.center.postWasRefused(of: sender, count: UInt64(count))
         let words = "calls arrive faster than they can be served, and these posts are invalid"

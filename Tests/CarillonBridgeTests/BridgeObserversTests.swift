@@ -26,9 +26,9 @@ struct BridgeObserversTests {
         let replay = observers.replay()
         #expect(replay.ended == [] && Set(replay.begun.map(\.name)) == Set(first.map(\.name)))
         #expect(Set(replay.begun).isDisjoint(with: first))
-        let ended = observers.caughtUp(behind: replay.mark)
+        let ended = observers.caughtUp(behind: replay.lastEarlierNumber)
         #expect(Set(ended) == Set(first))
-        let again = observers.caughtUp(behind: replay.mark)
+        let again = observers.caughtUp(behind: replay.lastEarlierNumber)
         #expect(again == [])
     }
 
@@ -38,7 +38,7 @@ struct BridgeObserversTests {
         let lost = observers.replay()
         let next = observers.replay()
         #expect(next.ended == [], "what the next service sends may be for the earlier ones alone")
-        let ended = observers.caughtUp(behind: next.mark)
+        let ended = observers.caughtUp(behind: next.lastEarlierNumber)
         #expect(Set(ended) == Set(first + lost.begun))
         #expect(Set(ended).isDisjoint(with: next.begun))
     }
@@ -47,9 +47,9 @@ struct BridgeObserversTests {
     func overlap() {
         var (observers, first) = begun()
         let (one, two) = (observers.replay(), observers.replay())
-        let ended = observers.caughtUp(behind: one.mark)
+        let ended = observers.caughtUp(behind: one.lastEarlierNumber)
         #expect(Set(ended) == Set(first))
-        let others = observers.caughtUp(behind: two.mark)
+        let others = observers.caughtUp(behind: two.lastEarlierNumber)
         #expect(Set(others) == Set(one.begun))
     }
 

@@ -73,5 +73,5 @@ struct ActivityWindow: Equatable {
     }
 
     /// The owner of this window.
-    var party: WindowOwner { WindowOwner(processID: processID, application: application) }
+    var statedOwner: WindowOwner { WindowOwner(processID: processID, application: application) }
 }

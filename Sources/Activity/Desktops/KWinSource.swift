@@ -132,7 +132,7 @@ final class KWinSource: ReportedSource {
                 call("\(focused)", id(window), window.pid, application(window), kind(window),
                     isOther ? owner.pid : 0, isOther ? application(owner) : "");
             }
-            var watchesVisibility = \(watchesVisibility), told = {};
+            var watchesVisibility = \(watchesVisibility), reportedHidden = {};
             function hidden(window) {
                 if (window.minimized) return true;
                 if (window.onAllDesktops) return false;
@@ -140,20 +140,20 @@ final class KWinSource: ReportedSource {
                 if (typeof current === "number") return window.desktop !== current;
                 return !window.desktops.some(function (desktop) { return desktop.id === current.id; });
             }
-            function tellVisibility(window) {
+            function reportVisibility(window) {
                 var isHidden = hidden(window);
-                if (!watchesVisibility || kind(window) === "shell" || told[id(window)] === isHidden) return;
-                told[id(window)] = isHidden;
+                if (!watchesVisibility || kind(window) === "shell" || reportedHidden[id(window)] === isHidden) return;
+                reportedHidden[id(window)] = isHidden;
                 call("\(visibility)", id(window), window.pid, application(window), kind(window), isHidden);
             }
-            function tellAll() {
-                (workspace.windowList ? workspace.windowList() : workspace.clientList()).forEach(tellVisibility);
+            function reportAll() {
+                (workspace.windowList ? workspace.windowList() : workspace.clientList()).forEach(reportVisibility);
             }
             function watch(window) {
                 ["minimizedChanged", "desktopChanged", "desktopsChanged"].forEach(function (change) {
-                    if (window[change]) window[change].connect(function () { tellVisibility(window); });
+                    if (window[change]) window[change].connect(function () { reportVisibility(window); });
                 });
-                tellVisibility(window);
+                reportVisibility(window);
             }
             function added(window) {
                 if (window && kind(window) === "shell") {
@@ -163,9 +163,9 @@ final class KWinSource: ReportedSource {
             }
             function closed(window) {
                 if (window) call("\(closed)", id(window));
-                if (window) delete told[id(window)];
+                if (window) delete reportedHidden[id(window)];
             }
-            if (watchesVisibility) workspace.currentDesktopChanged.connect(tellAll);
+            if (watchesVisibility) workspace.currentDesktopChanged.connect(reportAll);
             if (workspace.windowActivated) {
                 workspace.windowActivated.connect(focused);
                 workspace.windowAdded.connect(added);

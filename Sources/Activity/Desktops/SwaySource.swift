@@ -197,7 +197,7 @@ final class SwaySource: ActivitySource {
         guard let focused, var window = windows[focused] else { return report(nil) }
         var child = window
         while let parent = parents[child.id].flatMap({ numbers[$0] }), window.transientFor.count < Self.maximumDepth {
-            window.transientFor.append(parent.party)
+            window.transientFor.append(parent.statedOwner)
             child = parent
         }
         report(window)

@@ -60,9 +60,9 @@ package final class ProcessLookups {
 
     /// Whether a thread is blocked in a query about this process.
     package func isStuck(_ processID: UInt32) -> Bool {
-        guard let ticket = stuck[processID] else { return false }
-        if ticket.state == .over { stuck[processID] = nil }
-        return ticket.state != .over
+        guard let progress = stuck[processID] else { return false }
+        if progress.state == .over { stuck[processID] = nil }
+        return progress.state != .over
     }
 
     /// Runs a query.
@@ -76,14 +76,14 @@ package final class ProcessLookups {
         case .known(let value): completion(value)
         case .mayBlock(let find):
             guard !isStuck(processID), work.waitingCount < Self.maxWaiting else { return completion(nil) }
-            let ticket = QueryProgress()
+            let progress = QueryProgress()
             work.run {
-                ticket.state = .asking
-                defer { ticket.state = .over }
+                progress.state = .asking
+                defer { progress.state = .over }
                 return find()
             } then: { [unowned self] value in
                 // A timeout while the query runs: its thread is blocked. A query without a thread never began.
-                if value == nil, ticket.state == .asking { stuck[processID] = ticket }
+                if value == nil, progress.state == .asking { stuck[processID] = progress }
                 completion(value)
             }
         }

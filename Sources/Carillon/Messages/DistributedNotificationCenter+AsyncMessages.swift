@@ -158,7 +158,7 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
 
     private let reader: Readers<ReceivedNotification>.Reader
     private let decode: @Sendable (ReceivedNotification) -> Message?
-    private var turn = ReaderBudget()
+    private var budget = ReaderBudget()
 
     init(_ reader: Readers<ReceivedNotification>.Reader, decode: @escaping @Sendable (ReceivedNotification) -> Message?)
     {
@@ -172,7 +172,7 @@ struct DecodedMessages<Message: Sendable>: AsyncIteratorProtocol {
 
     mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
         while true {
-            await turn.begin(isolation: actor)
+            await budget.begin(isolation: actor)
             guard let received = await reader.next(isolation: actor) else { return nil }
             if let message = decode(received) { return message }
         }

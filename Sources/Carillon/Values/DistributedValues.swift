@@ -162,7 +162,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     // MARK: Reading
 
     /// The values that the service keeps, as a read returned them; they are not decoded yet.
-    private struct ServiceValue: Sendable {
+    private struct ServiceValues: Sendable {
         let answered: FollowedValues<Content>.Answered
         /// The newest value of each object, regardless of its origin.
         let values: [ExactText: RetainedValueInfo]
@@ -173,7 +173,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
         }
     }
 
-    private typealias Answer = Result<ServiceValue, DistributedNotificationError>
+    private typealias Answer = Result<ServiceValues, DistributedNotificationError>
 
     /// Reads the values from the service.
     ///
@@ -192,7 +192,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
                         $0.followed.answered(reading, serials: serials, isLast: rounds == 1)
                     }
                     guard let answered else { return read(rounds: rounds - 1, completion) }
-                    completion(.success(ServiceValue(answered: answered, values: values)))
+                    completion(.success(ServiceValues(answered: answered, values: values)))
                 } catch {
                     state.withLock { $0.followed.failed(reading) }
                     completion(.failure(DistributedNotificationError(error)))
@@ -201,7 +201,7 @@ public final class DistributedValues<Value: Codable & Sendable>: Observable, Sen
     }
 
     /// Decodes the result of a read, and shows it.
-    private func take(_ kept: ServiceValue) {
+    private func take(_ kept: ServiceValues) {
         update { state in
             state.error = nil
             return []

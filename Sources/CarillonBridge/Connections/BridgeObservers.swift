@@ -45,9 +45,9 @@ struct BridgeObservers {
     /// Replaces each observer with a new one, for a replay.
     ///
     /// - Returns: the observers to unregister and to register, and the last registration number before the replay
-    ///   (`mark`), for ``caughtUp(behind:)``.
-    mutating func replay() -> (ended: [RegistrationKey], begun: [RegistrationKey], mark: UInt64) {
-        let mark = lastNumber
+    ///   (`lastEarlierNumber`), for ``caughtUp(behind:)``.
+    mutating func replay() -> (ended: [RegistrationKey], begun: [RegistrationKey], lastEarlierNumber: UInt64) {
+        let lastEarlierNumber = lastNumber
         earlier += current.map { ($0.key, $0.value) }
         let begun = current.keys.map { begin($0) }
         var ended: [RegistrationKey] = []
@@ -59,7 +59,7 @@ struct BridgeObservers {
             }
             ended.append(earlier.remove(at: oldest).registered)
         }
-        return (ended, begun, mark)
+        return (ended, begun, lastEarlierNumber)
     }
 
     /// Forgets the observers from before a replay, because all notifications that the service had at its beginning have
@@ -67,9 +67,9 @@ struct BridgeObservers {
     ///
     /// - Parameter mark: the number that ``replay()`` returned.
     /// - Returns: the observers to unregister. Those of later replays have higher numbers, and stay.
-    mutating func caughtUp(behind mark: UInt64) -> [RegistrationKey] {
-        let ended = earlier.filter { $0.registered.number <= mark }
-        earlier.removeAll { $0.registered.number <= mark }
+    mutating func caughtUp(behind lastEarlierNumber: UInt64) -> [RegistrationKey] {
+        let ended = earlier.filter { $0.registered.number <= lastEarlierNumber }
+        earlier.removeAll { $0.registered.number <= lastEarlierNumber }
         return ended.map(\.registered)
     }
 

@@ -127,7 +127,7 @@ final class CenterLink: @unchecked Sendable {
     ///   long. The earlier observers then stay until the next replay, because the next service may send notifications
     ///   for them alone.
     func replayValues(_ done: @escaping (Bool) -> Void) {
-        // `mark` is the last registration number before the replay. It is no marker (``Mark``).
+        // `mark` is the last registration number before the replay. It is no marker (``Marker``).
         let (ended, begun, mark) = observers.replay()
         change(ended, begun)
         whenCaughtUp(within: Self.patience) { [weak self] hasArrived in
@@ -166,15 +166,15 @@ final class CenterLink: @unchecked Sendable {
 
     /// The name of the markers: notifications that the bridge posts to itself behind all notifications queued for it.
     /// When a marker arrives, all earlier ones have arrived.
-    private static let markName = "org.carillon.Bridge.Mark"
+    private static let markerName = "org.carillon.Bridge.Mark"
     /// The time limit for the marker of a replay, in milliseconds. All notifications queued before the marker have to
     /// arrive first. The limit also ends the wait for a marker that the service dropped.
     private static let patience: UInt32 = 600_000
     /// The pause before a marker that the service has not accepted is posted again, in milliseconds.
-    private static let pauseOfMarks: UInt32 = 5_000
+    private static let pauseOfMarkers: UInt32 = 5_000
 
     /// A marker that has not arrived. Each has its own observer, for the marker's object alone.
-    private struct Mark {
+    private struct Marker {
         /// The observer that receives the marker.
         let key: RegistrationKey
         /// The time limit.
@@ -185,7 +185,7 @@ final class CenterLink: @unchecked Sendable {
     }
 
     /// The markers that have not arrived, by their objects.
-    private var marks: [String: Mark] = [:]
+    private var markers: [String: Marker] = [:]
 
     /// Waits until all notifications that the service now has queued for the bridge have arrived.
     ///
@@ -195,28 +195,28 @@ final class CenterLink: @unchecked Sendable {
         let object = "\(number)"
         let options = ObserverOptions(suspensionBehavior: .deliverImmediately, automaticSuspension: false)
         let key = RegistrationKey(
-            name: ExactText(Self.markName), object: ExactText(object), options: options, number: number)
+            name: ExactText(Self.markerName), object: ExactText(object), options: options, number: number)
         let timer = EventSource.once(milliseconds: milliseconds, on: context) { [unowned self] in
-            arrivedMark(object, isInTime: false)
+            markerArrived(object, isInTime: false)
         }
-        marks[object] = Mark(key: key, timer: timer, done: done)
+        markers[object] = Marker(key: key, timer: timer, done: done)
         outbox.add(.register(key))
-        postMark(object)
+        postMarker(object)
     }
 
     /// Posts a marker.
-    private func postMark(_ object: String) {
-        announce(Self.markName, about: object, [:]) { [weak self] isTaken in
+    private func postMarker(_ object: String) {
+        announce(Self.markerName, about: object, [:]) { [weak self] isTaken in
             guard let self, !isTaken else { return }
-            marks[object]?.retry = .once(milliseconds: Self.pauseOfMarks, on: context) { [unowned self] in
-                postMark(object)
+            markers[object]?.retry = .once(milliseconds: Self.pauseOfMarkers, on: context) { [unowned self] in
+                postMarker(object)
             }
         }
     }
 
     /// Ends the wait for a marker.
-    private func arrivedMark(_ object: String, isInTime: Bool) {
-        guard let mark = marks.removeValue(forKey: object) else { return }
+    private func markerArrived(_ object: String, isInTime: Bool) {
+        guard let mark = markers.removeValue(forKey: object) else { return }
         outbox.add(.unregister(mark.key))
         session.pump()
         mark.done(isInTime)
@@ -225,7 +225,7 @@ final class CenterLink: @unchecked Sendable {
     /// Disconnects from the service when all requests are sent, or after one second.
     func stop(_ done: @escaping () -> Void) {
         isStarted = false
-        marks = [:]
+        markers = [:]
         stop(attempts: isThere ? 50 : 0, done)
     }
 
@@ -336,7 +336,7 @@ extension SharedOutbox {
 /// Events of the client library.
 extension CenterLink: ServiceReceiver {
     func received(_ notification: ArrivedNotification, for _: [RegistrationKey]) {
-        guard notification.name != Self.markName else { return arrivedMark(notification.object, isInTime: true) }
+        guard notification.name != Self.markerName else { return markerArrived(notification.object, isInTime: true) }
         delegate?.arrived(notification)
     }
 
@@ -355,7 +355,7 @@ extension CenterLink: ServiceReceiver {
         }
         self.isThere = isThere
         // The service to which the markers were posted is gone.
-        if !isThere { for object in marks.keys.sorted() { arrivedMark(object, isInTime: false) } }
+        if !isThere { for object in markers.keys.sorted() { markerArrived(object, isInTime: false) } }
         delegate?.serviceChanged(isThere: isThere)
     }
 

@@ -24,7 +24,7 @@ final class TopPoll: @unchecked Sendable {
     private var processID: UInt32?
     /// Whether the process ID was requested from the bus since the last change of the service. The reply may be
     /// pending.
-    private var isProcessKnown = false
+    private var isProcessRequested = false
     /// Whether a poll is pending.
     private var isPollPending = false
     /// Whether the next poll follows the pending one at once.
@@ -37,7 +37,7 @@ final class TopPoll: @unchecked Sendable {
 
     /// Makes the first poll, and starts the timer for the others.
     func start() {
-        inquirer.onConnected = { [unowned self] in isProcessKnown = false }
+        inquirer.onConnected = { [unowned self] in isProcessRequested = false }
         inquirer.start()
         ask()
         timer = .timer(milliseconds: UInt32(max(1, interval * 1000)), on: .default) { [unowned self] in
@@ -91,8 +91,8 @@ final class TopPoll: @unchecked Sendable {
 
     /// Requests the process ID of the service if it is not known, and then calls `goOn`.
     private func findProcess(_ goOn: @escaping () -> Void) {
-        guard !isProcessKnown else { return goOn() }
-        isProcessKnown = true
+        guard !isProcessRequested else { return goOn() }
+        isProcessRequested = true
         inquirer.findServiceProcess { [weak self] in
             self?.processID = $0
             goOn()

@@ -21,14 +21,16 @@ enum MonitorCommand {
         // A recording has the time of each post, which the service sends only if the detail `time` is requested.
         let path = parser.value(record)
         arguments.warnOfPatterns()
-        let watch = Observation(
+        let observation = Observation(
             arguments.scope(
                 ObserverOptions(isMonitor: true), wanted: arguments.wanted, details: path == nil ? [] : [.time]),
             activity: "monitoring")
         return try CommandSession.run { session throws(UsageError) in
             let recorder = try path.map { path throws(UsageError) in try Recorder(path, on: session) }
-            if let seconds = arguments.seconds { session.after(seconds) { watch.end(.timedOut) } }
-            watch.start(on: session) { _ in [Printer(arguments.format, on: session)] + (recorder.map { [$0] } ?? []) }
+            if let seconds = arguments.seconds { session.after(seconds) { observation.end(.timedOut) } }
+            observation.start(on: session) { _ in
+                [Printer(arguments.format, on: session)] + (recorder.map { [$0] } ?? [])
+            }
         }
     }
 }

@@ -55,14 +55,14 @@ enum ObserveCommand {
         arguments.warnOfPatterns()
         // A recording and a command get the time of each post, which the service sends only if that detail is
         // requested.
-        let watch = Observation(
+        let observation = Observation(
             arguments.scope(options, wanted: arguments.wanted, details: command == nil && path == nil ? [] : [.time]),
             activity: "observing")
         return try CommandSession.run { session throws(UsageError) in
             let recorder = try path.map { path throws(UsageError) in try Recorder(path, on: session) }
-            if let seconds = arguments.seconds { session.after(seconds) { watch.end(.timedOut) } }
+            if let seconds = arguments.seconds { session.after(seconds) { observation.end(.timedOut) } }
             // Each option adds an output. Without one of them the notifications are printed.
-            watch.start(on: session) { onIdle in
+            observation.start(on: session) { onIdle in
                 var outputs: [any NotificationOutput] = recorder.map { [$0] } ?? []
                 if arguments.hasFormat || (command == nil && !hasPopups) {
                     outputs.append(Printer(arguments.format, on: session))

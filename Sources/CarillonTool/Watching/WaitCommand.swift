@@ -43,7 +43,7 @@ enum WaitCommand {
             throw UsageError("wait takes one NAME; the COMMAND follows '--'")
         }
         arguments.warnOfPatterns()
-        let watch = Observation(
+        let observation = Observation(
             arguments.scope(
                 ObserverOptions(wantsRetained: parser.value(own.retained)), wanted: arguments.wanted ?? 1),
             activity: "waiting for")
@@ -54,10 +54,10 @@ enum WaitCommand {
             if let seconds = arguments.seconds {
                 session.after(seconds) {
                     printError("carillon: it did not arrive in time")
-                    watch.end(.timedOut)
+                    observation.end(.timedOut)
                 }
             }
-            watch.start(on: session) { _ in
+            observation.start(on: session) { _ in
                 isQuiet ? [] : [Printer(arguments.format, on: session)]
             } begun: {
                 // The observer is registered, so the COMMAND can start. A COMMAND that fails ends the wait.

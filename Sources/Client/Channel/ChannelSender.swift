@@ -58,11 +58,11 @@ final class ChannelSender: Sendable {
     /// The size of the largest post that a posting thread writes itself, in bytes.
     private static let maxBytesAtOnce = 16 << 10
 
-    private let line: any ChannelWriting
+    private let stream: any ChannelWriting
     private let state = Locked(State())
 
-    init(_ line: any ChannelWriting) {
-        self.line = line
+    init(_ stream: any ChannelWriting) {
+        self.stream = stream
     }
 
     /// Whether a post may be written now: the stream has taken all earlier bytes.
@@ -78,7 +78,7 @@ final class ChannelSender: Sendable {
         return state.withLock { state in
             guard state.isOpen, state.writer.byteCount == 0 else { return .refused }
             Self.append(post, isAnswered: true, to: &state)
-            return Self.write(&state, to: line) == .all ? .passed : .partly
+            return Self.write(&state, to: stream) == .all ? .passed : .partly
         }
     }
 
@@ -90,13 +90,13 @@ final class ChannelSender: Sendable {
                     post.completion != nil || place == posts.count - 1 || state.unnumbered + 1 >= Self.answeredEvery
                 Self.append(post, isAnswered: isAnswered, to: &state)
             }
-            return Self.write(&state, to: line)
+            return Self.write(&state, to: stream)
         }
     }
 
     /// Writes as many of the remaining bytes as there is space for.
     func flush() -> Flushing {
-        state.withLock { state in state.isOpen ? Self.write(&state, to: line) : .all }
+        state.withLock { state in state.isOpen ? Self.write(&state, to: stream) : .all }
     }
 
     /// Encodes a post and records it as in flight.
@@ -114,10 +114,10 @@ final class ChannelSender: Sendable {
     }
 
     /// Writes as many encoded bytes as the stream takes.
-    private static func write(_ state: inout State, to line: any ChannelWriting) -> Flushing {
+    private static func write(_ state: inout State, to stream: any ChannelWriting) -> Flushing {
         var isBroken = false
         state.writer.write { bytes in
-            switch line.write(bytes) {
+            switch stream.write(bytes) {
             case .bytes(let count): return count
             case .broken:
                 isBroken = true

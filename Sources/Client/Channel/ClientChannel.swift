@@ -64,7 +64,7 @@ final class ClientChannel {
 
     /// Encodes and writes posts, and keeps those without an outcome.
     let sender: ChannelSender
-    private let line: any ClientStream
+    private let stream: any ClientStream
     private var state = State.open
     private let reader = ChannelFrameReader(from: .service)
     /// Whether a frame is being handled. Handling may call back into this object; such a call must not read further
@@ -77,16 +77,16 @@ final class ClientChannel {
     /// Starts reading.
     ///
     /// - Parameter service: the service that provided the channel.
-    init(_ line: any ClientStream, from service: UniqueName) {
-        self.line = line
-        sender = ChannelSender(line.writing)
+    init(_ stream: any ClientStream, from service: UniqueName) {
+        self.stream = stream
+        sender = ChannelSender(stream.writing)
         self.service = service
-        line.onReady = { [unowned self] in ready() }
-        line.isReading = true
+        stream.onReady = { [unowned self] in ready() }
+        stream.isReading = true
     }
 
     deinit {
-        line.onReady = nil
+        stream.onReady = nil
     }
 
     // MARK: Sending
@@ -109,7 +109,7 @@ final class ClientChannel {
         if outcome == .broken {
             close("the service has closed its end")
         } else {
-            line.isWaitingForSpace = outcome == .rest
+            stream.isWaitingForSpace = outcome == .rest
         }
     }
 
@@ -135,7 +135,7 @@ final class ClientChannel {
 
     private func retryHeldFrame(mayWait: Bool) {
         takeFrames(mayWait: mayWait)
-        line.isReading = !isOver && held == nil
+        stream.isReading = !isOver && held == nil
     }
 
     private var isOver: Bool { if case .over = state { true } else { false } }
@@ -151,7 +151,7 @@ final class ClientChannel {
             if case .closing(_, discardsFrames: true) = state { return discardInput() }
             var hasEnded = false
             let (count, isFull) = reader.read { buffer in
-                switch line.read(into: buffer) {
+                switch stream.read(into: buffer) {
                 case .bytes(let count): return count
                 case .nothing: return 0
                 case .end:
@@ -176,7 +176,7 @@ final class ClientChannel {
 
     /// Reads and discards input of a channel whose frames can't be understood, to find its end.
     private func discardInput() {
-        let result = withUnsafeTemporaryAllocation(byteCount: 16 << 10, alignment: 8) { line.read(into: $0) }
+        let result = withUnsafeTemporaryAllocation(byteCount: 16 << 10, alignment: 8) { stream.read(into: $0) }
         if result == .end { finish("the service closed it") }
     }
 
@@ -209,7 +209,7 @@ final class ClientChannel {
         case .taken: break
         case .notYet:
             held = (frame.kind, frame.number, Array(frame.body))
-            line.isReading = false
+            stream.isReading = false
         case .malformed(let reason): close(reason, discardsFrames: true)
         }
     }
@@ -224,8 +224,8 @@ final class ClientChannel {
         guard case .open = state else { return }
         state = .closing(reason: reason, discardsFrames: discardsFrames)
         sender.close()
-        line.isWaitingForSpace = false
-        line.endWriting()
+        stream.isWaitingForSpace = false
+        stream.endWriting()
         onClosing?(reason, discardsFrames)
     }
 
@@ -233,12 +233,12 @@ final class ClientChannel {
     func finish(_ reason: String) {
         guard !isOver else { return }
         // The reason of this side's close precedes the reason of the end that follows it.
-        let told = if case .closing(let ours, _) = state { ours } else { reason }
+        let finalReason = if case .closing(let ours, _) = state { ours } else { reason }
         state = .over
         sender.close()
-        line.onReady = nil
-        line.isReading = false
-        line.isWaitingForSpace = false
-        onEnd?(told)
+        stream.onReady = nil
+        stream.isReading = false
+        stream.isWaitingForSpace = false
+        onEnd?(finalReason)
     }
 }

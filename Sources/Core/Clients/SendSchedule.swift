@@ -40,7 +40,7 @@ struct SendSchedule {
 
     private let meter: StepMeter
     /// The lines: the schedule of each lane, by the raw value of ``DeliveryLane``.
-    private var lines = DeliveryLane.allCases.map { _ in LaneSchedule() }
+    private var laneSchedules = DeliveryLane.allCases.map { _ in LaneSchedule() }
     /// The number of scheduled sends, without tombstones.
     private(set) var count = 0
     /// The size of the scheduled notifications, in bytes, with tombstones.
@@ -54,12 +54,12 @@ struct SendSchedule {
     var isOverfull: Bool { count > Self.maxCount || byteCount > Self.maxBytes }
 
     /// Whether a lane has no scheduled send.
-    func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].schedule.isEmpty }
+    func isEmpty(_ lane: DeliveryLane) -> Bool { laneSchedules[lane.rawValue].schedule.isEmpty }
 
     /// The most urgent lane with a scheduled send.
     var first: DeliveryLane? {
         guard count > 0 else { return nil }
-        return DeliveryLane.allCases.first { !lines[$0.rawValue].schedule.isEmpty }
+        return DeliveryLane.allCases.first { !laneSchedules[$0.rawValue].schedule.isEmpty }
     }
 
     /// Schedules a send to the client at the end of a lane.
@@ -69,8 +69,8 @@ struct SendSchedule {
     mutating func append(_ client: Client, in lane: DeliveryLane, byteCount: Int) {
         client.queue[scheduledIn: lane] += 1
         let line = lane.rawValue
-        lines[line].schedule.append(ScheduledSend(client: client, byteCount: byteCount))
-        lines[line].begun += 1
+        laneSchedules[line].schedule.append(ScheduledSend(client: client, byteCount: byteCount))
+        laneSchedules[line].begun += 1
         count += 1
         self.byteCount += byteCount
     }
@@ -80,8 +80,8 @@ struct SendSchedule {
     /// - Returns: its client; nil when the lane is empty.
     mutating func next(in lane: DeliveryLane) -> Client? {
         let line = lane.rawValue
-        guard let send = lines[line].schedule.popFirst() else { return nil }
-        lines[line].over += 1
+        guard let send = laneSchedules[line].schedule.popFirst() else { return nil }
+        laneSchedules[line].over += 1
         count -= 1
         byteCount -= send.byteCount
         send.client.queue[scheduledIn: lane] -= 1
@@ -107,10 +107,10 @@ struct SendSchedule {
     /// that a count for each client is enough to find them.
     private mutating func dropTombstones(in lane: DeliveryLane) {
         let line = lane.rawValue
-        while let first = lines[line].schedule.first, first.client.queue[tombstonesIn: lane] > 0 {
+        while let first = laneSchedules[line].schedule.first, first.client.queue[tombstonesIn: lane] > 0 {
             meter.count()
-            lines[line].schedule.popFirst()
-            lines[line].over += 1
+            laneSchedules[line].schedule.popFirst()
+            laneSchedules[line].over += 1
             byteCount -= first.byteCount
             first.client.queue[tombstonesIn: lane] -= 1
         }
@@ -123,13 +123,13 @@ struct SendSchedule {
         var counts: [ObjectIdentifier: [Int]] = [:]
         var sum = (count: 0, byteCount: 0)
         for lane in DeliveryLane.allCases {
-            let line = lines[lane.rawValue]
+            let line = laneSchedules[lane.rawValue]
             if line.schedule.isEmpty, line.begun == line.over { continue }
             try require(
                 line.begun - line.over == UInt64(line.schedule.count), "M6: each appended send is scheduled or finished"
             )
-            let isFirstVoid = line.schedule.first.map { $0.client.queue[tombstonesIn: lane] > 0 } ?? false
-            try require(!isFirstVoid, "M6: no lane begins with a tombstone")
+            let isFirstTombstone = line.schedule.first.map { $0.client.queue[tombstonesIn: lane] > 0 } ?? false
+            try require(!isFirstTombstone, "M6: no lane begins with a tombstone")
             for send in line.schedule {
                 sum.count += 1
                 sum.byteCount += send.byteCount
@@ -158,12 +158,12 @@ struct SendSchedule {
 
     /// Returns the watermark at the present end of a lane.
     func mark(_ lane: DeliveryLane) -> Watermark {
-        Watermark(lane: lane, position: lines[lane.rawValue].begun)
+        Watermark(lane: lane, position: laneSchedules[lane.rawValue].begun)
     }
 
     /// Whether all sends before a watermark are finished.
     func hasPassed(_ mark: Watermark) -> Bool {
-        lines[mark.lane.rawValue].over >= mark.position
+        laneSchedules[mark.lane.rawValue].over >= mark.position
     }
 }
 

@@ -337,8 +337,8 @@ struct DeliveryQueue: ~Copyable {
             lanes[lane.rawValue].first.map { (serial: $0.notification.serial, lane: lane) }
         }.min { $0.serial < $1.serial }
         let oldestHeld = held.firstSerial
-        let oldestDelayed = intervals.firstSerial
-        if let oldestDelayed, oldestDelayed < min(oldestDue?.serial ?? .max, oldestHeld ?? .max) {
+        let oldestThrottled = intervals.firstSerial
+        if let oldestThrottled, oldestThrottled < min(oldestDue?.serial ?? .max, oldestHeld ?? .max) {
             return intervals.dropOldest()
         }
         if let oldestDue, oldestHeld.map({ oldestDue.serial <= $0 }) ?? true {

@@ -728,8 +728,8 @@ struct IntervalQueue {
         try require(
             order.count <= 2 * count + 64 && scheduledChecks.count <= 2 * count + 64,
             "E4: obsolete elements are bounded")
-        let looked = Set(scheduledChecks.unordered.map { [Int64($0.hash), $0.time] })
-        let resting = Set(idle.filter(isIdle).map(\.hash))
+        let checkTimes = Set(scheduledChecks.unordered.map { [Int64($0.hash), $0.time] })
+        let idleHashes = Set(idle.filter(isIdle).map(\.hash))
         for (hash, entry) in entries {
             try require(
                 hash == entry.hash && entry.waiting == entry.marks.count(where: \.waits)
@@ -739,11 +739,12 @@ struct IntervalQueue {
                 zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.observer < $1.observer },
                 "R5: an observer has one interval for each key")
             guard entry.newest != nil else {
-                try require(resting.contains(hash), "E4: an entry without a notification is in the idle list")
+                try require(idleHashes.contains(hash), "E4: an entry without a notification is in the idle list")
                 continue
             }
             try require(
-                looked.contains([Int64(hash), entry.check]), "R5: each throttled notification has a scheduled check")
+                checkTimes.contains([Int64(hash), entry.check]), "R5: each throttled notification has a scheduled check"
+            )
         }
     }
 }

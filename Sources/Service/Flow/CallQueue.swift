@@ -40,7 +40,7 @@ final class CallQueue {
     private static let timeInInterval = Duration.milliseconds(4)
     /// The longest work slice while reading is behind or much is unwritten. It is short, because all other callers then
     /// wait for reading or writing.
-    private static let leastTimeInInterval = Duration.milliseconds(1)
+    private static let shortTimeInInterval = Duration.milliseconds(1)
     /// While reading is behind, serving may use the time for reading in the interval, divided by this number. Reading
     /// thus keeps most of the time. The length of the interval is no measure of the time for reading, because a busy
     /// machine runs this process for only a part of it.
@@ -71,7 +71,7 @@ final class CallQueue {
     ///   a connection has ended;
     /// - a row: consecutive calls of one connection, stored as bytes to save memory;
     /// - a channel with readable posts.
-    private final class Call {
+    private final class QueueEntry {
         /// The single message; nil for a row and for a channel.
         let message: Message?
         let caller: UniqueName
@@ -123,13 +123,13 @@ final class CallQueue {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var accountQueues = FairQueue<AccountID, Call>()
+    private var accountQueues = FairQueue<AccountID, QueueEntry>()
     /// The rows at the ends of their queues, the oldest first. The next calls of the same connections are appended to
     /// them.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    private var openRows: [Call] = []
+    private var openRows: [QueueEntry] = []
     private static let maxOpenRows = 8
     /// The account in whose queue the calls of each connection wait.
     #if !DEBUG && !CARILLON_METER
@@ -242,7 +242,7 @@ final class CallQueue {
             // The call was served in part: its remainder waits like a new call.
             if parts.hasBegun(call) {
                 if oversized == nil, !fitsQuota(for: call, of: caller) { oversized = call }
-                append(Call(call, of: caller, account))
+                append(QueueEntry(call, of: caller, account))
                 _ = onPart(posts)
             }
         }
@@ -252,7 +252,8 @@ final class CallQueue {
     /// Whether the quota has space for a call.
     private func fitsQuota(for call: Message, of caller: UniqueName) -> Bool {
         driver.center.mayKeepCall(
-            of: caller, byteCount: Call.cost(inRow: call.byteCount) + Call.overhead, wantsAnswer: !call.expectsNoReply)
+            of: caller, byteCount: QueueEntry.cost(inRow: call.byteCount) + QueueEntry.overhead,
+            wantsAnswer: !call.expectsNoReply)
     }
 
     /// Queues or loses a call directly from the receive buffer, without decoding it. This is possible if calls of the
@@ -263,13 +264,13 @@ final class CallQueue {
         guard !isStopped, let row = openRows.first(where: { call.isFrom($0.caller) }), mayTakeUndecoded() else {
             return false
         }
-        let cost = Call.cost(inRow: call.byteCount)
+        let cost = QueueEntry.cost(inRow: call.byteCount)
         guard driver.center.mayKeepCall(of: row.caller, byteCount: cost, wantsAnswer: !call.expectsNoReply) else {
             guard lose(call, of: row.caller) else { return false }
             onUndecodedCall()
             return true
         }
-        guard row.row.byteCount < Call.maxBytesOfRow else { return false }
+        guard row.row.byteCount < QueueEntry.maxBytesOfRow else { return false }
         noteReading(call.byteCount)
         row.row.append(call)
         row.charged += cost
@@ -303,7 +304,7 @@ final class CallQueue {
     func keep(_ channel: Channel, first isFirst: Bool = false) {
         guard isFirst || !channel.isQueued else { return }
         channel.isQueued = true
-        let call = Call(channel, queueAccount(of: channel.client, paidBy: channel.account))
+        let call = QueueEntry(channel, queueAccount(of: channel.client, paidBy: channel.account))
         charge(call)
         closeRows { $0.account == call.account }
         if isFirst {
@@ -331,7 +332,7 @@ final class CallQueue {
         guard !isKept, isStopped || mayServe(account, at: start, most: nil) else {
             left.insert(caller)
             driver.center.noteLeft(caller)
-            return append(Call(signal, of: caller, account))
+            return append(QueueEntry(signal, of: caller, account))
         }
         serve()
         accountQueues.note(connection.context.now - start, of: account)
@@ -345,7 +346,7 @@ final class CallQueue {
     }
 
     /// Returns the work that competes with serving now.
-    private func pressure(at now: Instant) -> FairQueue<AccountID, Call>.Pressure {
+    private func pressure(at now: Instant) -> FairQueue<AccountID, QueueEntry>.Pressure {
         inbox.isBehind(at: now) ? .reading : isWriting ? .writing : .none
     }
 
@@ -420,8 +421,8 @@ final class CallQueue {
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID) {
         noteReading(message.byteCount)
         guard fitsQuota(for: message, of: caller) else { return lose(message, of: caller) }
-        let call = Call(nil, of: caller, account)
-        guard call.row.append(message) else { return append(Call(message, of: caller, account)) }
+        let call = QueueEntry(nil, of: caller, account)
+        guard call.row.append(message) else { return append(QueueEntry(message, of: caller, account)) }
         append(call)
         if openRows.count == Self.maxOpenRows { openRows.removeFirst() }
         openRows.append(call)
@@ -433,7 +434,7 @@ final class CallQueue {
     }
 
     /// Charges an entry, and appends it to its account's queue.
-    private func append(_ call: Call) {
+    private func append(_ call: QueueEntry) {
         charge(call)
         closeRows { $0.account == call.account || $0.caller == call.caller }
         accountQueues.append(call, of: call.account)
@@ -441,14 +442,14 @@ final class CallQueue {
     }
 
     /// Ends the appending of calls to these rows, because another entry follows them or they were removed.
-    private func closeRows(_ isClosed: (Call) -> Bool) {
+    private func closeRows(_ isClosed: (QueueEntry) -> Bool) {
         if !openRows.isEmpty { openRows.removeAll(where: isClosed) }
     }
 
     /// Charges an entry to its caller in the core.
-    private func charge(_ call: Call) {
+    private func charge(_ call: QueueEntry) {
         let isOversized = call.message != nil && call.message === oversized
-        call.charged = Call.cost(inRow: max(call.byteCount, call.row.byteCount)) + Call.overhead
+        call.charged = QueueEntry.cost(inRow: max(call.byteCount, call.row.byteCount)) + QueueEntry.overhead
         // At least one byte is charged, because the core counts a caller without a charge as one without waiting calls.
         if isOversized { call.charged = max(1, min(call.charged, driver.center.freeCallBytes)) }
         // The short path serves callers of which other calls wait. The first waiting call makes the caller known.
@@ -464,7 +465,7 @@ final class CallQueue {
 
     /// Removes and returns the next entry to serve, and ends its charge. A row yields its first call as a single
     /// message.
-    private func pop() -> Call? {
+    private func pop() -> QueueEntry? {
         guard let call = accountQueues.popNext() else { return nil }
         if !call.row.isEmpty { return popFirst(of: call) }
         // The only signals in the queue report the end of a connection.
@@ -476,9 +477,9 @@ final class CallQueue {
     }
 
     /// Removes and returns the first call of a row that was just removed from its queue. Puts the remaining row back.
-    private func popFirst(of row: Call) -> Call? {
+    private func popFirst(of row: QueueEntry) -> QueueEntry? {
         guard let message = row.row.popFirst() else { return nil }
-        var cost = Call.cost(inRow: message.byteCount)
+        var cost = QueueEntry.cost(inRow: message.byteCount)
         if row.row.isEmpty {
             // The last call ends the whole charge, which includes the overhead of the row.
             cost = row.charged
@@ -488,7 +489,7 @@ final class CallQueue {
         }
         row.charged -= cost
         noteTaken(cost, of: row.caller)
-        return Call(message, of: row.caller, row.account)
+        return QueueEntry(message, of: row.caller, row.account)
     }
 
     /// Ends the charge for an entry or a call of a row.
@@ -540,7 +541,7 @@ final class CallQueue {
     }
 
     /// Serves an entry. Returns the number of calls or posts that were served, and whether a part of the entry remains.
-    private func serve(_ call: Call) -> (count: Int, isMore: Bool) {
+    private func serve(_ call: QueueEntry) -> (count: Int, isMore: Bool) {
         if let message = call.message {
             serve(message)
             return (1 + parts.takePostCount(), parts.hasBegun(message))
@@ -579,7 +580,7 @@ final class CallQueue {
         if inbox.isBehind(at: now) {
             serveWhileReadingIsBehind()
         } else if isWriting {
-            serve(for: Self.leastTimeInInterval, upTo: Self.maxUnwrittenAtAll)
+            serve(for: Self.shortTimeInInterval, upTo: Self.maxUnwrittenAtAll)
         } else {
             serve(for: Self.timeInInterval)
             overdrawn = .zero
@@ -592,7 +593,7 @@ final class CallQueue {
     private func serveWhileReadingIsBehind() {
         let part =
             readingTime == .zero
-            ? Self.leastTimeInInterval : min(readingTime / Self.partOfReading, Self.leastTimeInInterval)
+            ? Self.shortTimeInInterval : min(readingTime / Self.partOfReading, Self.shortTimeInInterval)
         overdrawn = max(.zero, overdrawn - part)
         guard overdrawn == .zero else { return }
         let start = connection.context.now

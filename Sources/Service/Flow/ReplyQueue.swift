@@ -163,11 +163,11 @@ final class ReplyQueue {
         channel.keptBytes = 0
         kept[channel.client]?.answers = Deque()
         var tombstone: [Int] = []
-        for (place, answer) in before.answers.enumerated() {
+        for (index, answer) in before.answers.enumerated() {
             if case .outcome(let outcome) = answer, outcome.post.channel === channel {
                 channel.append(outcome)
                 kept[channel.client]?.answers.append(.tombstone)
-                tombstone.append(before.answers.count - 1 - place)
+                tombstone.append(before.answers.count - 1 - index)
             } else {
                 kept[channel.client]?.answers.append(answer)
             }

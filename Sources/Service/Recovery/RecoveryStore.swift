@@ -201,20 +201,20 @@ final class RecoveryStore {
             // The discarded bytes may have recorded a client's last suspension, so each client is sent its suspension
             // again.
             #if CARILLON_PLANTED
-                let isTold = !PlantedFault.strikes(.damageUnreported)
+                let resendsSuspensions = !PlantedFault.strikes(.damageUnreported)
             #else
-                let isTold = true
+                let resendsSuspensions = true
             #endif
-            if isTold { center.markSuspensionsUnacked() }
+            if resendsSuspensions { center.markSuspensionsUnacked() }
             // They may also have reserved numbers. The numbers therefore continue from the present time in
             // microseconds: no service assigns a million numbers per second, so all earlier numbers are lower.
             #if CARILLON_PLANTED
-                let mayPassOver = !PlantedFault.strikes(.damageReusesNumbers)
+                let skipsNumbers = !PlantedFault.strikes(.damageReusesNumbers)
             #else
-                let mayPassOver = true
+                let skipsNumbers = true
             #endif
-            let passedOver = mayPassOver ? UInt64(max(0, center.clock.time())) : 0
-            used = (max(used.serial, passedOver), max(used.observer, passedOver))
+            let skippedNumbers = skipsNumbers ? UInt64(max(0, center.clock.time())) : 0
+            used = (max(used.serial, skippedNumbers), max(used.observer, skippedNumbers))
         }
         center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
         if !hasQueues, counters.earlierPosts > 0 {

@@ -149,16 +149,16 @@ public struct ArrivedPosts {
         // `isPossible` means a valid name.
         var names = RecentValues<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
         var options = RecentValues<(options: Range<Int>, isImmediate: Bool?)>()
-        var kinds = RecentValues<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
+        var recentRuns = RecentValues<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
         func found(_ name: Range<Int>) -> (name: Range<Int>, isPossible: Bool, isObserved: Bool) {
-            if let met = names.first(where: { isSame($0.name, name) }) { return met }
+            if let known = names.first(where: { isSame($0.name, name) }) { return known }
             let isPossible = !name.isEmpty && name.count <= limits.name && MarshalledReader.isText(text(name))
             let found = (name, isPossible, isObserved: isPossible && isName(text(name)))
             names.insert(found)
             return found
         }
         func isImmediate(_ range: Range<Int>) -> Bool? {
-            if let met = options.first(where: { isSame($0.options, range) }) { return met.isImmediate }
+            if let known = options.first(where: { isSame($0.options, range) }) { return known.isImmediate }
             let found = try? PostOptions(at: range, of: MarshalledReader(body)).deliverImmediately
             options.insert((range, found))
             return found
@@ -172,22 +172,22 @@ public struct ArrivedPosts {
             guard count <= limits.posts, reader.align(to: 8), let (postName, postObject) = skipTexts(&reader),
                 let options = skipArrays(&reader)
             else { return nil }
-            let met = found(postName)
-            guard met.isPossible, postObject.count <= limits.object, MarshalledReader.isText(text(postObject)),
+            let known = found(postName)
+            guard known.isPossible, postObject.count <= limits.object, MarshalledReader.isText(text(postObject)),
                 let isImmediate = isImmediate(options)
             else {
                 outline.refused += 1
                 continue
             }
-            let name = met.isObserved ? met.name : nil
+            let name = known.isObserved ? known.name : nil
             let object = !postObject.isEmpty && isObject(text(postObject)) ? postObject : nil
-            let kind = kinds.first {
+            let recentRun = recentRuns.first {
                 $0.isImmediate == isImmediate && isSame($0.name, name) && isSame($0.object, object)
             }
-            if let kind {
-                outline.runs[kind.run].count += 1
+            if let recentRun {
+                outline.runs[recentRun.run].count += 1
             } else {
-                kinds.insert((name, object, isImmediate, outline.runs.count))
+                recentRuns.insert((name, object, isImmediate, outline.runs.count))
                 outline.runs.append(
                     Run(
                         name: name.map { String(decoding: body[$0], as: UTF8.self) },
