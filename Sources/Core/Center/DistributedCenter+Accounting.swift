@@ -44,11 +44,13 @@ extension DistributedCenter {
         before.peers -= 1
         after.peers += 1
         peer.account = after
+        // The entry in the queue of the old account is now obsolete, and ``BlockedOnQuota`` skips it.
         if peer.flow.isBlockedOnQuota { blockedOnQuota.append(peer) }
         after.clients.noteChange(of: peer)
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
         forgetIfUnused(before)
+        // The move may have changed the excess, and changes the shares: blocked connections may have capacity now.
         updateQuotaLow(effects: &effects)
         unblock(effects: &effects)
     }
@@ -66,21 +68,23 @@ extension DistributedCenter {
         // values, so its old peer is used.
         let peer = retained.payer(named: name) ?? Peer(name: name, account: account(.connection(name)))
         peer.isKnown = true
+        // Its values are those of a present connection again.
         if peer.departed != nil { noteDeparted(peer) }
         peer.account.peers += 1
         peers[name] = peer
         return peer
     }
 
-    /// Forgets a connection that is not a client, uses nothing, and whose departure the driver need not report: it was
-    /// not identified and is not watched.
+    /// Forgets a connection that is not a client, uses nothing, and has no state in the driver: it was not identified
+    /// and is not watched. Other connections end with ``forget(unregistered:effects:)``, which informs the driver.
     func forgetIfUnused(_ peer: Peer) {
         if peer.isKnown, !peer.isClient, peer.usage.isZero, !peer.isIdentified, !peer.isDepartureWatched {
             forget(peer)
         }
     }
 
-    /// Removes a connection that is not a client from all tables, and credits the usage that ends with it.
+    /// Removes a connection that is not a client from the tables of connections, and credits the usage that ends with
+    /// it. Its queued posts, retained values and waiting calls remain, and remain charged to it.
     func forget(_ peer: Peer) {
         invariant(!peer.isClient, "D8: a client is forgotten before its connection")
         peers[peer.name] = nil
@@ -90,10 +94,12 @@ extension DistributedCenter {
         // The bus discards all in-flight messages to a connection that left, so nothing is in flight any more.
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
+        // The rest of a partial post on its channel never arrives.
         releaseParts(of: peer)
         peer.answers = Deque()
         peer.replies = nil
-        // If the connection is not gone but only considered gone, it starts again like a new connection.
+        // A connection that is only considered gone may call again. The same peer then starts like a new connection,
+        // without a window, acknowledged bytes or a channel.
         peer.flow = FlowWindow()
         (peer.confirmedBytes, peer.confirmedBeforeChannel) = (0, nil)
         peer.isDepartureWatched = false
@@ -148,12 +154,14 @@ extension DistributedCenter {
     /// - Parameters:
     ///   - peer: the connection that would be charged; nil for one without usage.
     ///   - amount: the amount to add; a negative amount passes unless the total is still over its limit.
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``, for the resource
-    ///   or for `memory-bytes`.
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when the total has no capacity, and
+    ///   ``CenterError/shareExceeded(_:value:)`` when only the share has none. The key is that of the resource, or
+    ///   `memory-bytes`.
     func checkCapacity(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         do throws(CenterError) {
             try checkLimit(for: peer, resource, adding: amount)
         } catch {
+            // A new distribution may leave this account less excess.
             guard distributeExcess(of: resource) else { throw error }
             try checkLimit(for: peer, resource, adding: amount)
         }
@@ -167,7 +175,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Checks the limit of the resource alone, without the total memory.
+    /// Checks the limit of the resource alone, without the total memory. An account with excess of a lowered limit gets
+    /// nothing more.
     private func checkLimit(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
@@ -181,8 +190,8 @@ extension DistributedCenter {
 
     // MARK: Total memory
 
-    /// The memory that the center and the driver hold for clients and sessions, in bytes. It is at most
-    /// ``Limits/Key/memoryBytes``, except within an event.
+    /// The memory that the center and the driver hold for clients and sessions, in bytes. When an event has raised it
+    /// above ``Limits/Key/memoryBytes``, ``giveWay(effects:)`` reduces it again.
     public var heldBytes: Int { lastingMemory + totals.waitingMemory + bytesForSessions }
 
     /// The memory that is not taken back when memory is short, in bytes: all but queued notifications. It includes
@@ -201,8 +210,8 @@ extension DistributedCenter {
     /// Whether the total memory, and the share of an account in it, have capacity for more memory that is not
     /// reclaimable.
     ///
-    /// The share is that of ``checkCapacity(for:_:adding:)``. Queued notifications do not count: they are discarded to make
-    /// space, until they have an eighth of the limit.
+    /// The share is that of ``checkCapacity(for:_:adding:)``. Queued notifications do not count: they are discarded to
+    /// make space, until they have an eighth of the limit.
     ///
     /// - Parameter share: the account may use this multiple of the part that remains free: 7 stands for a share of 7/8.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
@@ -221,25 +230,32 @@ extension DistributedCenter {
         min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory - bytesForSessions)
     }
 
-    /// Whether more memory is held than the limit allows, so that the driver has to call ``giveWay(effects:)``.
+    /// Whether values or queued notifications must be discarded, so that the driver has to call ``giveWay(effects:)``.
     public var isOverMemory: Bool {
         hasValueToReclaim || areQueuesOverMemory
     }
 
-    /// Whether queued notifications must be discarded.
+    /// Whether queued notifications must be discarded. There are two cases:
+    ///
+    /// - All memory together is over `memory-bytes`.
+    /// - The queues are over `queued-bytes`, and an earlier event could not discard enough. A lowered `queued-bytes`
+    ///   alone is no reason: the queues stay until they grow (E1), and ``isReclaimPending`` is false until then.
     private var areQueuesOverMemory: Bool {
         heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 || isReclaimPending && isOverTotal
     }
 
-    /// Whether values of departed posters must be removed.
+    /// Whether values of departed posters must be removed: state that is not queued notifications has more than 7/8 of
+    /// `memory-bytes`.
     private var hasValueToReclaim: Bool {
         lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
     }
 
-    /// Reduces the total memory to its limit, as far as one event may. Values of departed posters are removed first,
-    /// then the oldest notifications of the clients with the largest queues.
+    /// Reduces the total memory to `memory-bytes`, and finishes a pending reduction of the queues to `queued-bytes`.
+    /// One call discards a bounded number; call it again while ``isOverMemory`` is true.
     ///
-    /// The driver calls it after an event while ``isOverMemory`` is true.
+    /// 1. Scheduled notifications are sent, which frees memory without a loss.
+    /// 2. Values of departed posters are removed, while ``hasValueToReclaim``.
+    /// 3. The clients with the largest queues are sent them, or lose their oldest notifications.
     public func giveWay(effects: inout [Effect]) {
         defer { eventEnded() }
         processAllSlots(effects: &effects)
@@ -247,13 +263,14 @@ extension DistributedCenter {
             if hasValueToReclaim, let name = departed.largest, let value = retained.first(paidBy: name) {
                 displace(value, effects: &effects)
             } else {
+                // Nothing can be freed in this event.
                 guard loseFromLargest(effects: &effects) else { break }
             }
         }
         if !isOverTotal { isReclaimPending = false }
     }
 
-    /// The maximum number of values and notifications that one ``giveWay(effects:)`` discards.
+    /// The maximum number of discards, of a value or a notification each, in one ``giveWay(effects:)`` (E8).
     private static let maxReclaimed = 256
 
     /// Whether an account stays within its share of a total with an amount more.
@@ -265,12 +282,12 @@ extension DistributedCenter {
     }
 
     /// The amount of a resource that can be reclaimed for a connection: that of departed payers of other accounts
-    /// (``DepartedPayers``).
+    /// (``DepartedPayers``). The values that its own account left behind take a part of that account's share.
     private func reclaimable(_ resource: Resource, to peer: Peer?) -> Int {
         departed.usage(resource) - (peer?.account.departed[resource] ?? 0)
     }
 
-    /// The smallest limit of a total that has shares.
+    /// The smallest limit of a total that has shares. An eighth of a smaller one would be less than 8.
     static let smallestShared: UInt64 = 64
 
     /// Returns the account of this id, or makes one.
@@ -281,6 +298,7 @@ extension DistributedCenter {
         return account
     }
 
+    /// Forgets an account without connections and usage.
     private func forgetIfUnused(_ account: Account) {
         guard account.peers == 0, account.usage.isZero else { return }
         accountsByID[account.id] = nil

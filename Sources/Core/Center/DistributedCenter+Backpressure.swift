@@ -76,6 +76,6 @@ extension DistributedCenter {
     }
 
     /// The divisor of `queued-bytes` that gives the size from which a queue counts when all queues are half full: a
-    /// 128th.
+    /// 128th. A smaller queue does not slow posts only because the queues of others are large.
     private static let largeQueueDivisor: UInt64 = 128
 }

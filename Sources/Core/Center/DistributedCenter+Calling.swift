@@ -207,6 +207,7 @@ extension DistributedCenter {
     ///   - deliverImmediately: whether the post would have reached suspended clients too.
     /// - Returns: nil for a post that would have been refused anyway.
     public func reach(ofPost name: String?, object: String, deliverImmediately: Bool) -> LostPost.Reach? {
+        // The service has checked the length of an unobserved name. The blank stands for it.
         guard (try? checkPost(name: name ?? " ", object: object)) != nil else { return nil }
         let (name, object) = (name.map(ExactText.init), object.isEmpty ? nil : ExactText(object))
         let isObserved = index.mayHaveObservers(name: name, object: object)

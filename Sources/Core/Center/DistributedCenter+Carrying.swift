@@ -17,8 +17,8 @@ extension DistributedCenter {
     /// that there is space again.
     ///
     /// - Parameters:
-    ///   - notifications: the number of notifications in the signal.
-    ///   - losses: the number of losses that the signal reported.
+    ///   - notifications: the number of notifications in the signal. It is ignored if `losses` is greater than 0.
+    ///   - losses: the number of losses that the signal reported; 0 unless it is a `Dropped` signal.
     public func deliveryRefused(
         _ name: ClientName, notifications: Int = 1, losses: UInt64 = 0, effects: inout [Effect]
     ) {
@@ -161,7 +161,8 @@ extension DistributedCenter {
         announceRemovedValues(effects: &effects)
     }
 
-    /// Logs how many of the client's last sequence numbers may be lost; 0 when no possible loss is unreported.
+    /// Logs how many of the client's last sequence numbers may be lost; 0 when no possible loss is unreported. The
+    /// logged number counts back from the client's last number, so it includes the numbers after `last`.
     private func rememberPossibleLoss(of client: Client, upTo last: UInt64? = nil, effects: inout [Effect]) {
         guard remembersChanges else { return }
         let count = client.possibleLoss.map { $0.count + client.counts.sequence - (last ?? client.counts.sequence) }

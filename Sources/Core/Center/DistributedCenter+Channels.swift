@@ -4,6 +4,12 @@
 /// Windows work as on the bus, with another acknowledgment: a window is acknowledged when all of it is written to the
 /// socket. The reason: the client can read bytes in the socket even if the service ends. The events here come from the
 /// driver's channels (`Channels` in the service).
+///
+/// The end of a channel is up to three events, in this order:
+///
+/// 1. ``channelCut(_:atMost:losses:last:effects:)``, if the client may not have read all notifications.
+/// 2. For control signals, ``channelEndedUndelivered(of:effects:)`` or ``channelEnded(of:revoked:effects:)``.
+/// 3. ``channelGone(of:effects:)`` in any case (`+Replies`).
 extension DistributedCenter {
     /// The messages that a client had not acknowledged on the bus when its channel was opened.
     public struct SentBeforeChannel: Sendable {

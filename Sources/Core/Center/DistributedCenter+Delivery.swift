@@ -80,6 +80,10 @@ extension DistributedCenter {
 
     /// Begins minimum intervals with held notifications that are due now: the newest ones, up to a maximum of
     /// notifications and of steps.
+    ///
+    /// 1. From the newest notification to older ones, it finds the observers with an interval. For each key and
+    ///    observer only the newest notification counts.
+    /// 2. It begins these intervals, from the oldest notification to newer ones.
     private func beginIntervalsOfHeld(of client: Client, effects: inout [Effect]) {
         let withInterval = Set(
             client.observers.lazy.filter { $0.value.registration.options.minimumInterval > 0 }.map(\.key))
@@ -88,6 +92,7 @@ extension DistributedCenter {
         // For each notification key, the observers whose interval a newer notification begins. An older one changes
         // nothing.
         var haveBegun: [NotificationKey: Set<ObserverID>] = [:]
+        // Returns those of the observers that are not in the set, and adds them.
         func begin(_ ids: [ObserverID], _ begun: inout Set<ObserverID>) -> [ObserverID] {
             ids.filter { begun.insert($0).inserted }
         }
@@ -106,6 +111,7 @@ extension DistributedCenter {
             guard !all.isEmpty else { continue }
             let observers = begin(all, &haveBegun[notification.key, default: []])
             guard !observers.isEmpty else { continue }
+            // The beginning below visits all running intervals of the key.
             left -= client.queue.countOfMarks(of: notification.key)
             begun.append((notification, ObserverList(observers)))
         }
@@ -116,10 +122,11 @@ extension DistributedCenter {
 
     /// The maximum number of held notifications that begin intervals when they become due.
     private static let maxIntervalsBegun = 16_384
-    /// The maximum number of steps to find the observers with intervals. A client can't remember many more intervals in
-    /// any case.
+    /// The maximum number of steps to find the observers and to begin their intervals. A client can't remember many
+    /// more intervals in any case.
     private static let maxMarksBegun = 65_536
-    /// The number of observers below which a list is searched for each of them, instead of a set for each element.
+    /// The number of observers with intervals below which the list of a notification is searched for each of them. With
+    /// more, each element of the list is looked up in the set of these observers.
     private static let fewCompared = 8
     /// The bytes of a name or object that are hashed in one step.
     private static let textBytesPerStep = 64
@@ -170,12 +177,18 @@ extension DistributedCenter {
     /// removed while the freed space may be less than the new notification takes. After a lowered limit the next
     /// notifications continue the removal.
     ///
-    /// The same maximum holds for all clients together in one event. The driver continues after the event with
-    /// ``giveWay(effects:)``.
+    /// The same maximum holds for all clients together in one event, for losses because of the total. The driver
+    /// continues with these after the event, with ``giveWay(effects:)``.
     private static let maxLostPerNotification = SpentInEvent.maxLosses
 
-    /// Brings a queue within its own limits, and all queues within their total. A client that reads is sent its queue.
-    /// A client that does not read loses its oldest notifications, and the loss is reported.
+    /// Brings a queue within its own limits, and all queues within their total. Called for each new notification.
+    ///
+    /// 1. A client that reads is sent its queue, once less than an eighth of a limit is free.
+    /// 2. A client that still exceeds its limits loses its oldest notifications. The loss is reported.
+    /// 3. If all queues exceed their total, scheduled notifications are sent. Then the largest queues lose their oldest
+    ///    notifications, until the total is within its limit or this client's queue is empty.
+    ///
+    /// One event does a bounded part of this. ``isReclaimPending`` makes later events continue with the total.
     func enforceLimits(of client: Client, effects: inout [Effect]) {
         noteGrowth(of: client)
         let isOverTotal = isOverTotal
@@ -189,6 +202,7 @@ extension DistributedCenter {
             isReclaimPending = isReclaimPending || isOverTotal
             return
         }
+        // `atLeast` is enough space for the new notification. The number of removals is bounded once it is free.
         let (before, atLeast) = (totals.waitingMemory, 2 * Int(limits[.userInfoBytes]))
         var removalsLeft = Self.maxLostPerNotification
         func mayRemoveMore() -> Bool { removalsLeft > 0 || before - totals.waitingMemory < atLeast }
@@ -222,7 +236,8 @@ extension DistributedCenter {
     /// oldest notification. A client that does not read therefore costs no other account a notification, with any
     /// number of connections (E4).
     ///
-    /// - Returns: whether space was freed.
+    /// - Returns: whether space was freed. It is also false when the client still reads after its queue was sent: then
+    ///   this event may remove no more expired notifications, and later events continue.
     func loseFromLargest(effects: inout [Effect]) -> Bool {
         guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return false }
         let before = totals.waitingMemory

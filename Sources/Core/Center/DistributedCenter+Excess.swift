@@ -68,6 +68,7 @@ extension DistributedCenter {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
             let isLasting = Self.withLastingExcess.contains(resource)
+            // The first limit counts as lowered: there is no excess to keep.
             let isLowered = lowered[resource]?.limit.map { limit < $0 || !isLasting } ?? true
             lowered[resource, default: Lowered()].limit = limit
             if isLowered { lowered[resource]?.maxExcess = .max }

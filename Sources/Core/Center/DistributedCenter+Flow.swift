@@ -23,6 +23,7 @@ extension DistributedCenter {
             countSent(byteCount, to: peer, effects: &effects)
             return true
         }
+        // The program may wait for this answer before it reads anything else (``sendOnlyAnswer(to:effects:)``).
         if peer.answers.isEmpty, peer.flow.sendsSingleReply(byteCount: byteCount) {
             charge(peer, .inFlightBytes, byteCount)
             return true
@@ -152,7 +153,8 @@ extension DistributedCenter {
 
     // MARK: Sending
 
-    /// Counts a message that is sent to a connection now, and probes a full window.
+    /// Counts a message that is sent to a connection now, and probes a full window. While in-flight bytes are wanted,
+    /// it also probes a window that is not full, if no earlier probe is unanswered.
     ///
     /// - Parameters:
     ///   - numbered: the notifications and losses in the message.
@@ -171,7 +173,8 @@ extension DistributedCenter {
         if !peer.flow.isOpen { closed(peer, effects: &effects) }
     }
 
-    /// Sends a Ping to a connection. Its answer acknowledges the messages so far.
+    /// Sends a Ping to a connection. Its answer acknowledges the messages so far. While connections are blocked on the
+    /// quota, a connection that never answers Pings gets a socket backlog probe as well.
     func probe(_ peer: Peer, effects: inout [Effect]) {
         peer.flow.probe()
         effects.append(.probe(peer.name))
@@ -209,6 +212,7 @@ extension DistributedCenter {
         if isQuotaLow {
             isQuotaLow = all > limit / 4
         } else if all > limit / 2 {
+            // While connections are blocked, all have been probed already.
             if !isQuotaWanted { probeAll(effects: &effects) }
             isQuotaLow = true
         }
@@ -260,6 +264,7 @@ extension DistributedCenter {
     func blockOnQuota(_ peer: Peer, effects: inout [Effect]) {
         guard !peer.flow.isBlockedOnQuota else { return }
         peer.flow.isBlockedOnQuota = true
+        // From now on in-flight bytes are wanted.
         if !isQuotaWanted { probeAll(effects: &effects) }
         let isFirst = !isAnyBlocked
         blockedOnQuota.append(peer)
@@ -282,6 +287,7 @@ extension DistributedCenter {
     public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
+        // An answer to a Ping from before the channel acknowledges no message of the present windows.
         guard !peer.flow.expectsStaleAck else { return peer.flow.noteAnswering() }
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
@@ -347,12 +353,14 @@ extension DistributedCenter {
     /// The maximum number of accounts that one event examines, and of connections that it unblocks.
     private static let maxUnblocked = 256
 
-    /// The size of the next message that waits for the connection, in bytes; 0 for none.
+    /// The size of the next message that waits for the connection, in bytes. It is 0 for none, and for a retained
+    /// value, whose size is not known here.
     private func sizeOfNext(for peer: Peer) -> Int {
         if let replies = peer.replies, replies.flow.isOpen, let size = replies.kept.first { return size }
         if let size = peer.answers.first { return size }
         guard let client = client(of: peer) else { return 0 }
         if let size = client.queue.sizeOfNext { return size }
+        // An expired one is removed without a message.
         guard let throttled = client.queue.throttledOnQuota, throttled.expiry.map({ $0 > clock.uptime() }) ?? true
         else {
             return 0
@@ -380,6 +388,7 @@ extension DistributedCenter {
         if let peer = peers[name] { return peer }
         let peer = peer(name)
         noteUnregistered(peer)
+        // More are examined than added, so that the list shrinks.
         var attempts = 2
         while unregisteredPeers.count > Self.maxUnregistered, attempts > 0, let oldest = unregisteredPeers.popFirst() {
             meter.count()

@@ -154,6 +154,7 @@ extension DistributedCenter {
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
             guard isExpired || fitsInFlightQuota(for: client.peer, entry.byteCount) else {
+                // Its size decides when ``unblock(effects:)`` tries the client again.
                 changeQueue(of: client) {
                     $0.throttledOnQuota = .init(notification, byteCount: entry.byteCount)
                 }

@@ -144,6 +144,7 @@ extension DistributedCenter {
         var matches = post.isDuplicate ? Matches() : takeMatches(name: post.name, object: post.object)
         defer { giveBack(&matches) }
         if matches.countedReceivers == 0, !post.isDuplicate { counters.unmatched += 1 }
+        // The copy for other sessions and the notification here have the same time.
         let time = post.goesToAllSessions ? clock.time() : nil
         if let time {
             effects.append(

@@ -49,6 +49,8 @@ extension DistributedCenter {
             sendOverfull(effects: &effects)
             hasPosted = true
         }
+        // While the due notifications of a client are in the log, each later one is logged too. They are sent now, so
+        // that later posts need no log.
         if hasPosted, remembersChanges { processAllSlots(effects: &effects) }
     }
 

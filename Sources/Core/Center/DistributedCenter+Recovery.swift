@@ -32,11 +32,13 @@ extension DistributedCenter {
             let isDamaged =
                 max(counts.sequence, counts.delivered, counts.dropped, counts.unkept) > Self.greatestNumber
                 || counts.unconfirmed > counts.sequence
+            // Counts from corrupt bytes are not used, but the client is restored.
             guard !isDamaged else {
                 makeClient(name).counts = ClientCounts()
                 return true
             }
             let client = makeClient(name)
+            // ``restoreNumbers(lastSerial:lastObserver:)`` reports the last numbers, `unconfirmed`, as lost.
             client.restoredCounts = counts
             client.counts = ClientCounts(
                 sequence: counts.sequence - counts.unconfirmed, delivered: counts.delivered, dropped: counts.dropped)

@@ -36,6 +36,7 @@ extension DistributedCenter {
             countReply(byteCount, to: peer, effects: &effects)
             return true
         }
+        // The program may wait for this reply before it reads anything else (``sendOnlyReply(to:effects:)``).
         if replies.kept.isEmpty, replies.flow.sendsSingleReply(byteCount: byteCount) {
             peer.replies = replies
             charge(peer, .inFlightBytes, byteCount)

@@ -78,7 +78,7 @@ extension DistributedCenter {
     // MARK: Retention
 
     /// Checks whether a post may be retained: whether the limits of its payer and origin, and the totals, have capacity
-    /// for the value.
+    /// for the value. The older value of the key, which the new one replaces, frees its space.
     ///
     /// - Parameter peer: the payer of the value, even if it has left; nil for a connection that uses nothing yet.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` or ``CenterError/shareExceeded(_:value:)``.
@@ -91,6 +91,7 @@ extension DistributedCenter {
         #endif
         if removesExpired { removeExpired(effects: &effects) }
         let before = retained[post.key]
+        // Whether the older value counts in the limits of this payer and origin: it may have another payer.
         let isOwn = before.map { retained.isCounted($0, for: peer) } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
@@ -106,6 +107,7 @@ extension DistributedCenter {
 
     /// Removes values of departed posters, as far as a new value needs the space. ``DepartedPayers`` has their order.
     private func displaceValues(for value: RetainedValue, effects: inout [Effect]) {
+        // Computed anew after each removal, because the removed value may be the one of the same key.
         func isTooMuch() -> Bool {
             let before = retained[value.notification.key]
             return totals[.retained] + (before == nil ? 1 : 0) > limits[.retained]
@@ -122,7 +124,7 @@ extension DistributedCenter {
         counters.displaced += 1
     }
 
-    /// Asks the driver to report the departure of a payer of values that is not a client.
+    /// Asks the driver to report the departure of a payer of values that is not a client. Clients are watched anyway.
     func watchDeparture(of payer: Peer, effects: inout [Effect]) {
         guard payer.isKnown, !payer.isClient, !payer.isDepartureWatched else { return }
         payer.isDepartureWatched = true
@@ -130,7 +132,8 @@ extension DistributedCenter {
     }
 
     /// Retains a notification. A post from a posting queue may come from a poster that has left; then it is not
-    /// retained if the value would end with the poster's connection.
+    /// retained if the value would end with the poster's connection. The poster of such a value is a client until it
+    /// leaves (``checkPosting(_:_:from:effects:)``).
     ///
     /// - Parameter payer: the poster, even if it has left since.
     func retain(
@@ -140,6 +143,7 @@ extension DistributedCenter {
         let value = RetainedValue(notification: notification, retention: retention, payer: payer)
         displaceValues(for: value, effects: &effects)
         let replaced = keep(value)
+        // The other sessions still have the replaced value, and do not get this one.
         if let replaced, replaced.goesToAllSessions, !retention.goesToAllSessions {
             effects.append(.exportEnded(notification.key))
         }
@@ -178,6 +182,8 @@ extension DistributedCenter {
         charge(value.payer, .retained, -1)
         charge(value.payer, .retainedBytes, -value.byteCount)
         let payer = value.payer
+        // A watched payer of values may have left the list of unregistered peers. Without values it is listed again, so
+        // that it can be forgotten.
         if payer.isDepartureWatched, !payer.isClient, payer.usage[.retained] == 0 { noteUnregistered(payer) }
         forgetIfUnused(payer)
     }
@@ -209,8 +215,8 @@ extension DistributedCenter {
 
     // MARK: Other sessions (R8)
 
-    /// Returns the first value that other sessions also have, and its serial. The service sends a session the existing
-    /// values in this way.
+    /// Returns the first value with the option `all-sessions`, and its serial. By repeated calls the service sends the
+    /// existing values to another session.
     ///
     /// - Parameters:
     ///   - after: the serial is greater than this one.
@@ -252,6 +258,7 @@ extension DistributedCenter {
         if removesExpired { removeExpired(effects: &effects) }
         guard !retained.isEmpty else { return }
         let behavior = registration.options.behaviorWhileSuspended
+        // The client's suspension applies to values as to other notifications: drop, hold, or deliver immediately (S1).
         guard !client.isSuspended || behavior != .drop else { return }
         let replays = RetainedReplay(
             observer: registration.id, after: 0, through: lastSerial,
@@ -266,8 +273,8 @@ extension DistributedCenter {
         }
     }
 
-    /// Sends the ready replays of a client that reads, before anything newer, as far as the in-flight quota allows. The
-    /// remaining values continue in the client's next slot.
+    /// Sends the ready replays of a client that reads, before anything newer, as far as its window and the in-flight
+    /// quota allow. The remaining values continue in the client's next slot.
     ///
     /// - Returns: the number of sent notifications.
     func sendReplays(to client: Client, effects: inout [Effect]) -> Int {
@@ -278,8 +285,8 @@ extension DistributedCenter {
             let removesExpired = true
         #endif
         if removesExpired { removeExpired(effects: &effects) }
-        // If the event may remove no more expired values, the search of each observer would have to skip them. It
-        // waits.
+        // If expired values remain, the event may remove no more of them, and the search of each observer would have to
+        // skip them. Therefore the replays wait for the next event.
         guard retained.expired(at: clock.uptime()) == nil || !removesExpired else {
             scheduleReplays(of: client)
             return 0
@@ -295,12 +302,18 @@ extension DistributedCenter {
         return count
     }
 
-    /// The maximum number of messages of replays in one slot, before the slots of other clients.
+    /// The maximum number of steps in one slot, before the slots of other clients. A step sends a message, or finds the
+    /// end of an observer's replay.
     private static let maxReplaysAtOnce = 128
 
-    /// Sends one message of one observer's replay: the next value, or a batch of values.
+    /// Makes one step of one observer's replay, and moves its cursor:
     ///
-    /// - Returns: the number of sent notifications; nil when the in-flight quota has no capacity.
+    /// 1. Without a further value the replay ends.
+    /// 2. A value that is too large for the bus is reported as lost.
+    /// 3. Other values are sent: one, or for a client with the option `batches` as many as one message takes.
+    ///
+    /// - Returns: the number of sent notifications, where a reported loss counts as one. It is 0 at the end of the
+    ///   replay, and nil when the in-flight quota has no capacity.
     private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
         var replays = before
         guard let registered = client.observers[replays.observer] else {

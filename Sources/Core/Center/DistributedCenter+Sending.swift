@@ -14,8 +14,7 @@ extension DistributedCenter {
     /// Whether any lane has a slot to process.
     public var isAnythingReady: Bool { schedule.count > 0 }
 
-    /// Whether all slots before the watermark `mark` have been processed. Then the post that got the mark may be
-    /// answered.
+    /// Whether all slots before a watermark have been processed. Then the post that got the watermark may be answered.
     public func hasPassed(_ mark: Watermark) -> Bool {
         schedule.hasPassed(mark)
     }
@@ -112,6 +111,7 @@ extension DistributedCenter {
             waitingForNextEvent.append(client)
             return 0
         }
+        // Slots of later notifications were used by the replays, so these notifications need new ones.
         if hadReplays { giveSlots(to: client) }
         if client.reads, client.queue[scheduledIn: lane] == 0, !client.queue.isEmpty(lane) {
             schedule.append(client, in: lane, byteCount: 0)
@@ -204,6 +204,7 @@ extension DistributedCenter {
             batch.append(makeDelivery(of: entry, to: client), entry)
         }
         let count = batch.deliveries.count
+        // The batch used one slot. The slots of its other notifications send nothing.
         schedule.tombstone(client, in: lane)
         effects.append(.deliverTogether(client.name, batch.deliveries))
         noteSent(count, of: lane, to: client, effects: &effects)
@@ -213,8 +214,8 @@ extension DistributedCenter {
         return count
     }
 
-    /// The maximum number and size of the notifications in one message, for programs that combine several messages
-    /// again (F1).
+    /// The maximum number and size of the notifications in one message, for code that combines several messages again
+    /// (F1), such as the channels of the service.
     public static var maxTogether: (count: Int, byteCount: Int) { (Batch.maxCount, FlowWindow.bytes) }
 
     /// Makes the delivery of a queue entry: assigns the client's next sequence number, and counts it as delivered.

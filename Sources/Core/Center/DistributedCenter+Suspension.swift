@@ -103,6 +103,7 @@ extension DistributedCenter {
     /// announcement is not sent, or it is unacknowledged. A repeated announcement does no harm.
     func noteSuspensionNoticePending(to client: Client, effects: inout [Effect]) {
         let isKnown = client.isSuspensionAnnounced && !client.isSuspensionUnacked
+        // A notice is pending exactly while the state is not known. Otherwise the logged state is outdated.
         guard client.suspensionNoticePending == isKnown else { return }
         client.suspensionNoticePending.toggle()
         remember(.suspensionNoticePending(client.name, client.suspensionNoticePending), effects: &effects)

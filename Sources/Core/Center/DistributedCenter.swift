@@ -13,8 +13,9 @@ import CarillonCollections
 ///
 /// Words in all extensions:
 ///
-/// - A **peer** is a connection that the center has state of. A **client** is a watched peer: it has registrations,
-///   options, a channel or an at-exit post, or follows interest or values.
+/// - A **peer** is a connection that the center has state of. A **client** is a watched peer with state that ends with
+///   its connection: registrations, options, a channel, an at-exit post, a `while-connected` value, a suspension, or
+///   followed lists.
 /// - A client **reads** while the center may send to it (``Client/reads``): above all, its window is not used up.
 /// - A **slot** is an entry of the send schedule: it lets its client send one due notification or batch.
 /// - To **remember** a change is to write it to the recovery log.
@@ -58,7 +59,8 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var clients: [ClientName: Client] = [:]
-    /// Whether the index has observers in the order of their numbers. False while observers are being restored.
+    /// Whether the index has observers in the order of their numbers. It is false while observers are being restored in
+    /// another order.
     var isIndexInOrder = true
     /// The connections that the center has state of: clients, and others that use a resource.
     #if !DEBUG && !CARILLON_METER
@@ -114,9 +116,11 @@ public final class DistributedCenter {
     var unregisteredPeers = Deque<Peer>()
     /// The work of the present event that all clients share (E8).
     var spent = SpentInEvent()
-    /// Whether an event ended with the queues over their total limit, so that ``giveWay(effects:)`` must continue.
+    /// Whether an event could not discard enough to bring the queues within `queued-bytes`, so that
+    /// ``giveWay(effects:)`` must continue. A lowered limit alone does not set it: the queues stay until they grow.
     var isReclaimPending = false
-    /// The approximate number of forgotten connections in ``unregisteredPeers``.
+    /// The approximate number of forgotten connections in ``unregisteredPeers``, which decides when that list is
+    /// compacted. Connections that left the list otherwise are not subtracted.
     var forgottenUnregistered = 0
     /// Connections with calls that wait to be served. Some are in no other table: their peer is kept only for the
     /// calls.
@@ -130,6 +134,7 @@ public final class DistributedCenter {
     var lastWaitingCaller: Peer?
     /// Whether the in-flight quota is low, so that connections are probed before their windows are full.
     var isQuotaLow = false
+    /// The counters of events. The present usage is added in ``statistics``.
     var counters = Statistics()
     /// The greatest serial that was assigned to a post, including posts without a receiver.
     #if !DEBUG && !CARILLON_METER
@@ -162,9 +167,10 @@ public final class DistributedCenter {
     var schedule: SendSchedule
     /// Whether all slots of the send schedule are being processed.
     var isDraining = false
-    /// The clients whose replays of values continue after that.
+    /// The clients whose replays of values get their next slots when ``isDraining`` ends.
     var replaysWhileDraining: [Client] = []
-    /// Clients with more expired notifications than one event may remove. The next event continues with them.
+    /// Clients whose sending stopped because one event may remove no more expired notifications and values. The next
+    /// event continues with them.
     var waitingForNextEvent: [Client] = []
     /// The ids of notifications that came from other sessions of the machine (G1), to detect duplicates.
     var arrivals = Arrivals()
@@ -385,8 +391,8 @@ public final class DistributedCenter {
         for text in [registration.name, registration.object] { text.map { observedTexts.remove($0) } }
     }
 
-    /// Whether the client has more state than one event may remove when it leaves. Then the driver calls
-    /// ``removeSlice(_:effects:)`` before ``clientDisappeared(_:effects:)``.
+    /// Whether the client has more state than ``clientDisappeared(_:effects:)`` may remove in one event: half a slice.
+    /// Then the driver calls ``removeSlice(_:effects:)`` before it.
     public func leavesInSlices(_ name: ClientName) -> Bool {
         guard let client = clients[name] else { return false }
         return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
@@ -399,7 +405,8 @@ public final class DistributedCenter {
 
     /// Removes a slice of the state of a client that left the bus. From the first slice on the center sends it nothing.
     ///
-    /// - Returns: whether more is left. After false the driver calls ``clientDisappeared(_:effects:)``.
+    /// - Returns: whether another slice is needed. After false the driver calls ``clientDisappeared(_:effects:)``,
+    ///   which removes the rest.
     public func removeSlice(_ name: ClientName, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
@@ -408,6 +415,7 @@ public final class DistributedCenter {
         // Queued notifications refer to observers, so they are removed first.
         changeQueue(of: client) { $0.removeSome(Self.partSize) }
         guard client.queue.isEmpty else { return true }
+        // A slice has fewer observers and values, because each is in several tables.
         let removed = client.observers.prefix(Self.partSize / 4)
         meter.count(Self.stepsOfRemoval * removed.count)
         for (id, registered) in removed {
@@ -423,10 +431,11 @@ public final class DistributedCenter {
     private static let stepsOfRemoval = 16
 
     /// Handles the departure of a connection from the bus: forgets it with all of its state (D8), and releases its last
-    /// wills.
+    /// wills. The in-flight bytes of the connection are free then, and may unblock others.
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else {
+            // It is no client, such as a payer of values (``Effect/watchDeparture(_:)``). Only clients have last wills.
             if let peer = peers[name] { forget(unregistered: peer, effects: &effects) }
             return unblock(effects: &effects)
         }
@@ -524,15 +533,13 @@ public final class DistributedCenter {
             peer.isClient || peer.flow.state != .open ? ClientStatus(peer, client(of: peer)) : nil
         }
         meter.countSort(of: statuses.count)
-        // In the order in which the clients connected.
         return statuses.sorted { $0.name.isOlder(than: $1.name) }
     }
 
     /// Returns connections that have posted, the most accepted posts first.
     ///
     /// The center counts posts only for connections that it keeps: clients, payers of retained values, and the newest
-    /// unregistered peers (E4). The departure of an unregistered peer is not reported to the center, so it may still be
-    /// listed.
+    /// other unregistered peers (E4). The departure of these others is not watched, so they may still be listed.
     ///
     /// - Parameters:
     ///   - most: the maximum number of posters.

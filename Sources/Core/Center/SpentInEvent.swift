@@ -19,6 +19,7 @@ struct SpentInEvent {
     static let maxLosses = 16_384
     /// The maximum of ``flushed``.
     static let maxFlushed = 1024
+    /// The maximum of ``expired``.
     private static let maxExpired = 4096
     /// The count of one removed value in ``expired``.
     static let stepsOfValue = 4

@@ -60,7 +60,7 @@ struct DepartedPayers {
         return entry
     }
 
-    /// The usage of a resource by the values of all departed connections.
+    /// The usage of a resource by the values of all departed connections; 0 for resources that values do not use.
     func usage(_ resource: Resource) -> Int {
         switch resource {
         case .retained: count

@@ -25,8 +25,9 @@ public struct RetainedReplay: Equatable, Sendable {
 /// The unfinished replays of a client, at most one for each observer, in the order of the registrations. A ready replay
 /// may be sent; a held one waits until the client is resumed.
 ///
-/// Each change is O(1), except ``release()``, which may move all held replays at once. The two queues may
-/// therefore have obsolete entries: readers skip these, and ``dropStale()`` bounds their number.
+/// Each change is O(1), except ``release()``, which may move all held replays to the other queue. The end of a replay
+/// leaves the two queues as they are, so they may have obsolete entries, and an observer twice. Readers skip these, and
+/// ``dropStale()`` bounds their number.
 struct RetainedReplays {
     private struct Entry {
         var replays: RetainedReplay
@@ -41,7 +42,7 @@ struct RetainedReplays {
     private var held = Deque<ObserverID>()
     /// The number of held replays.
     private var heldCount = 0
-    /// The number of calls of ``release()``.
+    /// The number of calls of ``release()``. Each call ends the state *held* of all entries, without a change of them.
     private var period: UInt64 = 0
 
     /// Releases memory that removed entries have left unused (E8).
@@ -82,7 +83,7 @@ struct RetainedReplays {
     }
 
     /// Stores the cursor of an observer, and removes it when nothing is left to replay. The cursor of a known observer
-    /// stays at its place in the order.
+    /// stays at its place in the order, unless it becomes held or ready.
     mutating func set(_ replays: RetainedReplay) {
         guard replays.after < replays.through else { return remove(replays.observer) }
         let before = entries.removeValue(forKey: replays.observer)
@@ -94,11 +95,12 @@ struct RetainedReplays {
         dropStale()
     }
 
+    /// Removes the cursor of an observer, if it has one.
     mutating func remove(_ observer: ObserverID) {
         if let entry = entries.removeValue(forKey: observer), isHeld(entry) { heldCount -= 1 }
     }
 
-    /// Makes all held replays ready, behind the ready ones. The new period makes them so without a visit to each entry.
+    /// Makes all held replays ready, behind the ready ones, by a new period.
     mutating func release() {
         if ready.isEmpty { swap(&ready, &held) } else { for id in held { ready.append(id) } }
         held = Deque()

@@ -39,7 +39,8 @@ struct RetainedValues {
     private var forSessions = SortedSet<UInt64>()
     /// The payer of each poster's values, and the serials of these values.
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
-    /// The amount of the values of each payer from each origin. The limits of a poster apply to it (R6).
+    /// The amount of the values of each payer from each origin. The limits `retained-per-client` and
+    /// `retained-bytes-per-client` apply to it (R6).
     private var shares: [PayerOrigin: Share] = [:]
     /// The other machines from which each payer's values come.
     private var machines: [ClientName: Set<ExactText>] = [:]
@@ -150,6 +151,7 @@ struct RetainedValues {
         charge(value, 1)
         if let expiry = notification.expiry {
             expiries.insert(Expiry(time: expiry, serial: serial))
+            // The expiries of removed values are deleted only when they are many, so that a removal is cheap.
             if expiries.count > 2 * values.count + 64 {
                 meter.count(expiries.count)
                 expiries.removeAll { [values] in values[$0.serial] == nil }
@@ -186,7 +188,7 @@ struct RetainedValues {
     /// Records that a payer has left, or has returned.
     ///
     /// The values from a machine that departed payers left behind count for the next payer of values from that machine.
-    /// Otherwise each start of the bridge would give a machine another share.
+    /// Otherwise each start of the bridge would give a machine the capacity of another poster.
     mutating func note(_ payer: ClientName, hasLeft: Bool) {
         guard payers[payer] != nil, departed.contains(payer) != hasLeft else { return }
         if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
@@ -219,7 +221,8 @@ struct RetainedValues {
             || value.notification.key.origin?.host != nil && departed.contains(value.payer.name)
     }
 
-    /// Adds a new value to the index ``outsidePairs``, if its name and object have a value from outside.
+    /// Adds a new value to the index ``outsidePairs``, if its name and object have a value from outside. A new entry
+    /// begins with this session's value, if there is one.
     private mutating func addToOutsidePairs(_ key: NotificationKey, _ serial: UInt64) {
         guard key.origin != nil || !outsidePairs.isEmpty else { return }
         let pair = Pair(key)
@@ -230,7 +233,7 @@ struct RetainedValues {
         }
     }
 
-    /// Removes a value from that index.
+    /// Removes a value from that index, and the entry when no value from outside is left in it.
     private mutating func removeFromOutsidePairs(_ key: NotificationKey, _ serial: UInt64) {
         let pair = Pair(key)
         guard !outsidePairs.isEmpty, outsidePairs[pair] != nil else { return }
@@ -286,7 +289,7 @@ struct RetainedValues {
         }
     }
 
-    /// The serials of the values with this name and object, in order; nil for any.
+    /// The serials of the values with this name and object, in order. A nil name or object matches any.
     private func list(_ name: String?, _ object: String?) -> SortedSet<UInt64> {
         let list: SortedSet<UInt64>? =
             if let name, let object {
@@ -351,7 +354,8 @@ struct RetainedValues {
         }
     }
 
-    /// Returns the value that expired first, without removing it; nil when none has expired.
+    /// Returns the value that expired first, without removing it; nil when none has expired. Expiries of values that no
+    /// longer exist are deleted on the way.
     ///
     /// - Parameter now: ``Clock/uptime``.
     mutating func expired(at now: Int64) -> RetainedValue? {

@@ -7,7 +7,7 @@ import CarillonCollections
 /// It keeps the ids of the last 16,384 such notifications. Earlier ones are unknown, and so are all before a start of
 /// the service: a copy of one of these is delivered again.
 struct Arrivals {
-    /// Hashes of id and user, to save memory.
+    /// Hashes of id and user, to save memory. Two ids with the same hash of 64 bits are too rare to matter.
     private var known: Set<Int> = []
     /// The same hashes, the oldest first.
     private var order = Deque<Int>()

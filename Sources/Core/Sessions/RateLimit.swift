@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A token bucket: a rate limit that allows a burst at once, and from then on an amount per second. The service limits
-/// messages and bytes from other sessions with it.
+/// its exchange with other sessions by it: messages, bytes, and questions.
 ///
 /// All times are microseconds since a fixed moment. An unused bucket is full.
 public struct RateLimit {
@@ -26,7 +26,8 @@ public struct RateLimit {
     /// The amount that is available, rounded down.
     public func left(at now: Int64) -> Int { Int(remaining(at: now)) }
 
-    /// The time until an amount is available, in microseconds; 0 when it is available now.
+    /// The time until an amount is available, in microseconds; 0 when it is available now. The amount is at most the
+    /// burst.
     public func time(until amount: Int, at now: Int64) -> Int64 {
         let missing = Double(amount) - remaining(at: now)
         return missing <= 0 ? 0 : Int64((missing / perSecond * 1_000_000).rounded(.up))

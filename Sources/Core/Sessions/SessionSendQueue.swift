@@ -64,7 +64,8 @@ public struct SessionSendQueue<Item> {
 
     /// Appends a message, and loses the oldest waiting ones beyond the limits of the queue.
     ///
-    /// - Parameter countsAsLoss: whether the loss of the message is counted and reported.
+    /// - Parameter countsAsLoss: whether the loss of the message is counted and reported: true for notifications, false
+    ///   for reports that a value has ended.
     /// - Returns: the lost messages, the oldest first.
     public mutating func append(_ item: Item, byteCount: Int, countsAsLoss: Bool = true) -> [Item] {
         waiting.append((item, byteCount, countsAsLoss))
@@ -88,6 +89,7 @@ public struct SessionSendQueue<Item> {
         return oldest.item
     }
 
+    /// Counts losses that the next message is to report.
     private mutating func noteLost(_ count: UInt64) {
         unannounced += count
         lost += count
