@@ -121,7 +121,7 @@ final class CenterDriver {
         } catch {
             result = .failure(error)
         }
-        if center.isOverMemory { center.giveWay(effects: &decided) }
+        if center.isOverMemory { center.reclaimMemory(effects: &decided) }
         let store = effects.store
         store?.reserveNumbers(of: center)
         #if CARILLON_PLANTED

@@ -68,7 +68,7 @@ struct EventBoundTests {
         #expect(lost <= UInt64(SpentInEvent.maxLosses) + 1, "\(lost)")
         #expect(center.center.isOverMemory)
         for _ in 0..<1000 where center.center.isOverMemory {
-            center.perform { effects in center.center.giveWay(effects: &effects) }
+            center.perform { effects in center.center.reclaimMemory(effects: &effects) }
         }
         #expect(!center.center.isOverMemory && center.statistics.queuedBytes <= 20 << 20)
         let after = center.statistics

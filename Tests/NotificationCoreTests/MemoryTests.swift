@@ -91,14 +91,14 @@ struct MemoryTests {
         center.stop(two)
         try center.post(5, of: "B", bytes: 300)
         try center.post(2000, of: "A", bytes: 300)
-        center.giveWay()
+        center.reclaimMemory()
         #expect(center.statistics.memoryBytes <= Self.memory)
         let waiting = center.statistics.queuedBytes
         #expect(waiting > Self.memory / 10 * 9)
         let dropped = try #require(center.status(one)?.dropped)
         _ = fill { number in
             try center.post("W", "\(number)", bytes: 500, style: .whenIdle, from: three)
-            center.giveWay()
+            center.reclaimMemory()
             #expect(center.statistics.memoryBytes <= Self.memory)
         }
         #expect(center.statistics.queuedBytes < waiting / 2 && center.statistics.queuedBytes >= Self.memory / 8)
@@ -115,7 +115,7 @@ struct MemoryTests {
         for number in 1...6 {
             _ = fill {
                 try Kind.values.take(center, client(number), $0)
-                center.giveWay()
+                center.reclaimMemory()
             }
             center.disappear(client(number))
         }
@@ -123,7 +123,7 @@ struct MemoryTests {
         #expect(left > 500 && center.statistics.memoryBytes <= Self.memory)
         let taken = fill { number in
             try Kind.observers.take(center, client(8), number)
-            center.giveWay()
+            center.reclaimMemory()
             #expect(center.statistics.memoryBytes <= Self.memory)
         }
         #expect(taken > 900, "as many as without them")
@@ -143,9 +143,9 @@ struct MemoryTests {
         center.center.limits[.memoryBytes] = 30_000
         #expect(center.center.isOverMemory)
         let before = try #require(center.status(one)?.queued)
-        center.perform { effects in center.center.giveWay(effects: &effects) }
+        center.perform { effects in center.center.reclaimMemory(effects: &effects) }
         #expect(center.status(one)?.queued == before - 256 && center.center.isOverMemory)
-        center.giveWay()
+        center.reclaimMemory()
         #expect(!center.center.isOverMemory && center.statistics.memoryBytes <= 30_000)
     }
 
@@ -162,7 +162,7 @@ struct MemoryTests {
 
 extension Scenario {
     /// As often as it is due.
-    fileprivate func giveWay() {
-        while center.isOverMemory { perform { effects in center.giveWay(effects: &effects) } }
+    fileprivate func reclaimMemory() {
+        while center.isOverMemory { perform { effects in center.reclaimMemory(effects: &effects) } }
     }
 }

@@ -8,7 +8,7 @@ import Testing
 @Suite("E8: work in slices", .limited)
 struct PartsTests {
     private let poster: ClientName = ":1.9"
-    private let part = DistributedCenter.partSize
+    private let part = DistributedCenter.sliceSize
 
     private func scenario(posts: Int, style: PostingStyle = .asap) throws -> Scenario {
         let center = Scenario()

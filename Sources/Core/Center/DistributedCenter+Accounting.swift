@@ -191,7 +191,7 @@ extension DistributedCenter {
     // MARK: Total memory
 
     /// The memory that the center and the driver hold for clients and sessions, in bytes. When an event has raised it
-    /// above ``Limits/Key/memoryBytes``, ``giveWay(effects:)`` reduces it again.
+    /// above ``Limits/Key/memoryBytes``, ``reclaimMemory(effects:)`` reduces it again.
     public var heldBytes: Int { lastingMemory + totals.waitingMemory + bytesForSessions }
 
     /// The memory that is not taken back when memory is short, in bytes: all but queued notifications. It includes
@@ -230,7 +230,7 @@ extension DistributedCenter {
         min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory - bytesForSessions)
     }
 
-    /// Whether values or queued notifications must be discarded, so that the driver has to call ``giveWay(effects:)``.
+    /// Whether values or queued notifications must be discarded, so that the driver has to call ``reclaimMemory(effects:)``.
     public var isOverMemory: Bool {
         hasValueToReclaim || areQueuesOverMemory
     }
@@ -256,7 +256,7 @@ extension DistributedCenter {
     /// 1. Scheduled notifications are sent, which frees memory without a loss.
     /// 2. Values of departed posters are removed, while ``hasValueToReclaim``.
     /// 3. The clients with the largest queues are sent them, or lose their oldest notifications.
-    public func giveWay(effects: inout [Effect]) {
+    public func reclaimMemory(effects: inout [Effect]) {
         defer { eventEnded() }
         processAllSlots(effects: &effects)
         for _ in 0..<Self.maxReclaimed where isOverMemory {
@@ -270,7 +270,7 @@ extension DistributedCenter {
         if !isOverTotal { isReclaimPending = false }
     }
 
-    /// The maximum number of discards, of a value or a notification each, in one ``giveWay(effects:)`` (E8).
+    /// The maximum number of discards, of a value or a notification each, in one ``reclaimMemory(effects:)`` (E8).
     private static let maxReclaimed = 256
 
     /// Whether an account stays within its share of a total with an amount more.

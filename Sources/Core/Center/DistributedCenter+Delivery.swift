@@ -88,7 +88,7 @@ extension DistributedCenter {
         let withInterval = Set(
             client.observers.lazy.filter { $0.value.registration.options.minimumInterval > 0 }.map(\.key))
         meter.count(client.observers.count)
-        var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxMarksBegun, [])
+        var (left, begun): (Int, [(Notification, ObserverList)]) = (Self.maxIntervalSteps, [])
         // For each notification key, the observers whose interval a newer notification begins. An older one changes
         // nothing.
         var haveBegun: [NotificationKey: Set<ObserverID>] = [:]
@@ -124,7 +124,7 @@ extension DistributedCenter {
     private static let maxIntervalsBegun = 16_384
     /// The maximum number of steps to find the observers and to begin their intervals. A client can't remember many
     /// more intervals in any case.
-    private static let maxMarksBegun = 65_536
+    private static let maxIntervalSteps = 65_536
     /// The number of observers with intervals below which the list of a notification is searched for each of them. With
     /// more, each element of the list is looked up in the set of these observers.
     private static let fewCompared = 8
@@ -178,7 +178,7 @@ extension DistributedCenter {
     /// notifications continue the removal.
     ///
     /// The same maximum holds for all clients together in one event, for losses because of the total. The driver
-    /// continues with these after the event, with ``giveWay(effects:)``.
+    /// continues with these after the event, with ``reclaimMemory(effects:)``.
     private static let maxLostPerNotification = SpentInEvent.maxLosses
 
     /// Brings a queue within its own limits, and all queues within their total. Called for each new notification.

@@ -142,7 +142,7 @@ extension DistributedCenter {
             return startIntervalTimer(of: client, effects: &effects)
         }
         // The next slice follows after a pause, so that other clients are served meanwhile.
-        client.nextIntervalCheck = now + Self.pauseBetweenLooks
+        client.nextIntervalCheck = now + Self.pauseBetweenSlices
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {
             let (notification, observers) = (one.notification, one.observers)
@@ -179,7 +179,7 @@ extension DistributedCenter {
     }
 
     /// The pause between two slices, in microseconds.
-    private static let pauseBetweenLooks: Int64 = 1000
+    private static let pauseBetweenSlices: Int64 = 1000
 
     /// Sends a throttled notification that has left the interval queue.
     private func send(_ entry: DueQueue.Entry, to client: Client, effects: inout [Effect]) {

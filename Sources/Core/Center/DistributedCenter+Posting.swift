@@ -168,10 +168,10 @@ extension DistributedCenter {
         for receiver in matches.receivers {
             // The steps of the meter: for the client's queue and its list of observers.
             meter.count(1 + receiver.count)
-            let staged = route(
+            let scheduledLane = route(
                 notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
             // The watermark is in the least urgent lane, which is sent last. A poster does not wait for monitors.
-            if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
+            if let scheduledLane, receiver.isCounted { leastUrgent = max(leastUrgent ?? scheduledLane, scheduledLane) }
         }
         return Receipt(
             receivers: matches.countedReceivers, mark: leastUrgent.map(schedule.mark), matched: matches.count)

@@ -82,7 +82,7 @@ extension DistributedCenter {
     }
 
     /// The maximum number of queued posts or values that one event removes: the size of a slice (E8).
-    public static let partSize = 2048
+    public static let sliceSize = 2048
 
     /// Whether a removal of posts in slices is under way. It is logged only with its last slice, so the log and the
     /// queues differ until then.
@@ -99,7 +99,7 @@ extension DistributedCenter {
     ///   - most: the maximum number of posts in a slice.
     /// - Returns: the number of posts removed in this slice, and whether more are left.
     public func withdrawPosts(
-        of poster: ClientName, name: String, object: String, atMost most: Int = DistributedCenter.partSize,
+        of poster: ClientName, name: String, object: String, atMost most: Int = DistributedCenter.sliceSize,
         effects: inout [Effect]
     ) -> (count: Int, isMore: Bool) {
         defer { eventEnded() }
@@ -127,7 +127,7 @@ extension DistributedCenter {
             let similar = postingQueues.usage(
                 of: poster, name: name, object: object, style: options.postingStyle, coalescing: options.coalescing
             ).similar.count
-            return similar > Self.partSize
+            return similar > Self.sliceSize
         }
         guard !options.coalescing.isEmpty, isMore() else { return true }
         if !postingQueues.isFrozen(poster) {
@@ -137,7 +137,7 @@ extension DistributedCenter {
         _ = changeQueues(of: poster) {
             $0.removeSimilar(
                 of: poster, name: name, object: object, style: options.postingStyle,
-                coalescing: options.coalescing, atMost: Self.partSize)
+                coalescing: options.coalescing, atMost: Self.sliceSize)
         }
         return false
     }

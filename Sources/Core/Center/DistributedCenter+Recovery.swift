@@ -72,8 +72,8 @@ extension DistributedCenter {
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
-        case .suspensionNoticePending(let name, let isOwed):
-            return withClient(name) { $0.suspensionNoticePending = isOwed }
+        case .suspensionNoticePending(let name, let isPending):
+            return withClient(name) { $0.suspensionNoticePending = isPending }
         case .queuedDue(let name, let notification, let observers, let lane):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
@@ -124,12 +124,12 @@ extension DistributedCenter {
             guard let value = retained.remove(key) else { return false }
             giveBack(value)
             return true
-        case .replays(let name, let replays):
-            guard let client = clients[name], client.observers[replays.observer] != nil,
-                replays.through <= Self.greatestNumber
+        case .replays(let name, let replay):
+            guard let client = clients[name], client.observers[replay.observer] != nil,
+                replay.through <= Self.greatestNumber
             else { return false }
-            lastSerial = max(lastSerial, replays.through)
-            client.replays.set(replays)
+            lastSerial = max(lastSerial, replay.through)
+            client.replays.set(replay)
             return true
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):
@@ -334,11 +334,11 @@ extension DistributedCenter {
             if client.wasSuspendedByActivity {
                 client.wasSuspendedByActivity = false
                 #if CARILLON_PLANTED
-                    let isTold = !PlantedFault.strikes(.resumptionUnreported)
+                    let isAnnounced = !PlantedFault.strikes(.resumptionUnreported)
                 #else
-                    let isTold = true
+                    let isAnnounced = true
                 #endif
-                if isTold { client.announcedSuspension = (true, .activity) }
+                if isAnnounced { client.announcedSuspension = (true, .activity) }
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
             if client.suspensionNoticePending { client.announcedSuspension = nil }

@@ -43,7 +43,7 @@ extension DistributedCenter {
     ///   - most: the maximum number of values in a slice.
     /// - Returns: the number of values removed in this slice, and whether there may be more.
     public func removeRetained(
-        name: String, object: String, through: UInt64 = .max, atMost most: Int = DistributedCenter.partSize,
+        name: String, object: String, through: UInt64 = .max, atMost most: Int = DistributedCenter.sliceSize,
         effects: inout [Effect]
     ) -> (count: Int, isMore: Bool) {
         defer { eventEnded() }
@@ -97,7 +97,7 @@ extension DistributedCenter {
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
         // R6: a bridge posts for many machines. The limits hold for each machine, so that none uses up the space of
         // others.
-        let own = retained.share(of: peer?.name, from: post.key.origin)
+        let own = retained.amount(of: peer?.name, from: post.key.origin)
         try limits.check(.retainedPerClient, own.count + (isOwn ? 0 : 1))
         let ownBytes = own.byteCount - (isOwn ? before!.byteCount : 0)
         try limits.check(.retainedBytesPerClient, ownBytes + post.byteCount + RetainedValue.overhead)
@@ -260,12 +260,12 @@ extension DistributedCenter {
         let behavior = registration.options.behaviorWhileSuspended
         // The client's suspension applies to values as to other notifications: drop, hold, or deliver immediately (S1).
         guard !client.isSuspended || behavior != .drop else { return }
-        let replays = RetainedReplay(
+        let replay = RetainedReplay(
             observer: registration.id, after: 0, through: lastSerial,
             isHeld: client.isSuspended && behavior != .deliverImmediately)
-        client.replays.set(replays)
-        remember(.replays(client.name, replays), effects: &effects)
-        guard !replays.isHeld else { return }
+        client.replays.set(replay)
+        remember(.replays(client.name, replay), effects: &effects)
+        guard !replay.isHeld else { return }
         if client.reads {
             schedule.append(client, in: .immediate, byteCount: 0)
         } else {
@@ -292,10 +292,10 @@ extension DistributedCenter {
             return 0
         }
         var (count, left) = (0, Self.maxReplaysAtOnce)
-        while client.reads, left > 0, let replays = client.replays.first {
+        while client.reads, left > 0, let replay = client.replays.first {
             meter.count()
             left -= 1
-            guard let sent = send(replays, to: client, effects: &effects) else { break }
+            guard let sent = send(replay, to: client, effects: &effects) else { break }
             count += sent
         }
         scheduleReplays(of: client)
@@ -315,18 +315,18 @@ extension DistributedCenter {
     /// - Returns: the number of sent notifications, where a reported loss counts as one. It is 0 at the end of the
     ///   replay, and nil when the in-flight quota has no capacity.
     private func send(_ before: RetainedReplay, to client: Client, effects: inout [Effect]) -> Int? {
-        var replays = before
-        guard let registered = client.observers[replays.observer] else {
+        var replay = before
+        guard let registered = client.observers[replay.observer] else {
             preconditionFailure("R2: a replay belongs to an observer of the client")
         }
         let registration = registered.registration
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.incompleteReplay, oneOf: 4) { replays.after = replays.through }
+            if PlantedFault.strikes(.incompleteReplay, oneOf: 4) { replay.after = replay.through }
         #endif
-        guard let first = next(of: replays, registration) else {
-            replays.after = replays.through
-            client.replays.set(replays)
-            remember(.replays(client.name, replays), effects: &effects)
+        guard let first = next(of: replay, registration) else {
+            replay.after = replay.through
+            client.replays.set(replay)
+            remember(.replays(client.name, replay), effects: &effects)
             return 0
         }
         guard fitsInFlightQuota(for: client.peer, first.byteCount) else {
@@ -338,8 +338,8 @@ extension DistributedCenter {
             var entry: DueQueue.Entry? = first
             while let next = entry {
                 batch.append(makeDelivery(of: next, to: client, isRetained: true), next)
-                replays.after = next.notification.serial
-                entry = client.options.batches ? self.next(of: replays, registration) : nil
+                replay.after = next.notification.serial
+                entry = client.options.batches ? self.next(of: replay, registration) : nil
                 guard let one = entry, one.carriedBytes < maxBytes, batch.takes(one, maxCarried: maxBytes),
                     fitsInFlightQuota(for: client.peer, one.byteCount, behind: batch.byteCount)
                 else { break }
@@ -348,11 +348,11 @@ extension DistributedCenter {
                 client.options.batches
                     ? .deliverTogether(client.name, batch.deliveries) : .deliver(batch.deliveries[0]))
         } else {
-            replays.after = first.notification.serial
+            replay.after = first.notification.serial
             loseToBus(client, effects: &effects)
         }
         let count = batch.deliveries.count
-        client.replays.set(replays)
+        client.replays.set(replay)
         countSent(
             count > 0 ? batch.byteCount : Self.signalSize,
             content: count > 0
@@ -363,19 +363,19 @@ extension DistributedCenter {
             beginIntervals(of: client, for: delivery.observers, with: delivery.notification, effects: &effects)
         }
         // Logged after the delivery: a crash between the two repeats the values instead of losing them.
-        remember(.replays(client.name, replays), effects: &effects)
+        remember(.replays(client.name, replay), effects: &effects)
         return max(1, count)
     }
 
     /// The next value of an observer's replay as a queue entry; nil at its end.
-    private func next(of replays: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
+    private func next(of replay: RetainedReplay, _ registration: Registration) -> DueQueue.Entry? {
         #if CARILLON_PLANTED
             let now = PlantedFault.strikes(.expiredReplayed) ? 0 : clock.uptime()
         #else
             let now = clock.uptime()
         #endif
-        let value = retained.first(matching: registration, after: replays.after, through: replays.through, now: now)
-        return value.map { DueQueue.Entry(notification: $0.notification, observers: .one(replays.observer)) }
+        let value = retained.first(matching: registration, after: replay.after, through: replay.through, now: now)
+        return value.map { DueQueue.Entry(notification: $0.notification, observers: .one(replay.observer)) }
     }
 
     // MARK: Invariants
@@ -398,10 +398,10 @@ extension DistributedCenter {
         try require(totals[.retained] == retained.count, "E4: values are paid for")
         for client in clients.values {
             try client.replays.checkInvariants()
-            for replays in client.replays.all {
+            for replay in client.replays.all {
                 try require(
-                    client.observers[replays.observer] != nil, "R2: a replay belongs to an observer of \(client.name)")
-                try require(replays.through <= lastSerial, "D4: no serial is from the future")
+                    client.observers[replay.observer] != nil, "R2: a replay belongs to an observer of \(client.name)")
+                try require(replay.through <= lastSerial, "D4: no serial is from the future")
             }
         }
     }

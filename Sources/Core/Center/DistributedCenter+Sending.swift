@@ -128,22 +128,22 @@ extension DistributedCenter {
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         // S4: a loss is announced before anything newer is delivered.
         if client.unreportedLoss != nil { announceLoss(to: client, effects: &effects) }
-        let replays = sendReplays(to: client, effects: &effects)
-        guard client.reads, !client.replays.hasReady else { return replays }
+        let replayed = sendReplays(to: client, effects: &effects)
+        guard client.reads, !client.replays.hasReady else { return replayed }
         // S2: flushed notifications go before anything newer, in any lane.
         let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
-        guard dropExpired(in: lane, of: client, effects: &effects) else { return replays }
-        guard let first = client.queue.first(in: lane) else { return replays }
+        guard dropExpired(in: lane, of: client, effects: &effects) else { return replayed }
+        guard let first = client.queue.first(in: lane) else { return replayed }
         guard fitsInFlightQuota(for: client.peer, first.byteCount) else {
             blockOnQuota(client.peer, effects: &effects)
-            return replays
+            return replayed
         }
         invariant(client.presence != .gone, "D8: a client that left the bus gets nothing")
         let isCarried = first.carriedBytes < maxBytes
         if client.options.batches, isCarried {
-            return replays + sendBatch(of: lane, to: client, effects: &effects)
+            return replayed + sendBatch(of: lane, to: client, effects: &effects)
         }
-        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return replays }
+        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return replayed }
         if isCarried {
             effects.append(.deliver(makeDelivery(of: entry, to: client)))
         } else {
@@ -155,7 +155,7 @@ extension DistributedCenter {
             content: isCarried ? FlowWindow.NumberedContent(notifications: 1) : FlowWindow.NumberedContent(losses: 1),
             to: client.peer,
             effects: &effects)
-        return replays + 1
+        return replayed + 1
     }
 
     /// Reports a notification as lost because it is too large for the bus. The report takes its sequence number, in its

@@ -117,7 +117,7 @@ public final class DistributedCenter {
     /// The work of the present event that all clients share (E8).
     var spent = SpentInEvent()
     /// Whether an event could not discard enough to bring the queues within `queued-bytes`, so that
-    /// ``giveWay(effects:)`` must continue. A lowered limit alone does not set it: the queues stay until they grow.
+    /// ``reclaimMemory(effects:)`` must continue. A lowered limit alone does not set it: the queues stay until they grow.
     var isReclaimPending = false
     /// The approximate number of forgotten connections in ``unregisteredPeers``, which decides when that list is
     /// compacted. Connections that left the list otherwise are not subtracted.
@@ -395,7 +395,7 @@ public final class DistributedCenter {
     /// Then the driver calls ``removeSlice(_:effects:)`` before it.
     public func leavesInSlices(_ name: ClientName) -> Bool {
         guard let client = clients[name] else { return false }
-        return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
+        return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.sliceSize / 2
     }
 
     /// Marks a client that left the bus and whose state is removed later. From now on the center sends it nothing.
@@ -413,17 +413,17 @@ public final class DistributedCenter {
         client.presence = .leaving
         client.replays = RetainedReplays()
         // Queued notifications refer to observers, so they are removed first.
-        changeQueue(of: client) { $0.removeSome(Self.partSize) }
+        changeQueue(of: client) { $0.removeSome(Self.sliceSize) }
         guard client.queue.isEmpty else { return true }
         // A slice has fewer observers and values, because each is in several tables.
-        let removed = client.observers.prefix(Self.partSize / 4)
+        let removed = client.observers.prefix(Self.sliceSize / 4)
         meter.count(Self.stepsOfRemoval * removed.count)
         for (id, registered) in removed {
             client.observers[id] = nil
             release(registered, of: client)
         }
         announceInterest(effects: &effects)
-        removeRetained(ofConnection: name, atMost: Self.partSize / 4, effects: &effects)
+        removeRetained(ofConnection: name, atMost: Self.sliceSize / 4, effects: &effects)
         return leavesInSlices(name)
     }
 

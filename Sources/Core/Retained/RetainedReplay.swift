@@ -30,7 +30,7 @@ public struct RetainedReplay: Equatable, Sendable {
 /// ``dropStale()`` bounds their number.
 struct RetainedReplays {
     private struct Entry {
-        var replays: RetainedReplay
+        var replay: RetainedReplay
         /// The value of ``RetainedReplays/period`` in which the replay was held. It is held while that is the present
         /// period; nil for a replay that was never held.
         var period: UInt64?
@@ -64,9 +64,9 @@ struct RetainedReplays {
 
     /// The cursor of an entry, with ``RetainedReplay/isHeld`` set.
     private func export(_ entry: Entry) -> RetainedReplay {
-        var replays = entry.replays
-        replays.isHeld = isHeld(entry)
-        return replays
+        var replay = entry.replay
+        replay.isHeld = isHeld(entry)
+        return replay
     }
 
     private func isHeld(_ entry: Entry) -> Bool { entry.period == period }
@@ -84,14 +84,14 @@ struct RetainedReplays {
 
     /// Stores the cursor of an observer, and removes it when nothing is left to replay. The cursor of a known observer
     /// stays at its place in the order, unless it becomes held or ready.
-    mutating func set(_ replays: RetainedReplay) {
-        guard replays.after < replays.through else { return remove(replays.observer) }
-        let before = entries.removeValue(forKey: replays.observer)
+    mutating func set(_ replay: RetainedReplay) {
+        guard replay.after < replay.through else { return remove(replay.observer) }
+        let before = entries.removeValue(forKey: replay.observer)
         if let before, isHeld(before) { heldCount -= 1 }
-        entries[replays.observer] = Entry(replays: replays, period: replays.isHeld ? period : nil)
-        if replays.isHeld { heldCount += 1 }
-        guard before.map(isHeld) != replays.isHeld else { return }
-        if replays.isHeld { held.append(replays.observer) } else { ready.append(replays.observer) }
+        entries[replay.observer] = Entry(replay: replay, period: replay.isHeld ? period : nil)
+        if replay.isHeld { heldCount += 1 }
+        guard before.map(isHeld) != replay.isHeld else { return }
+        if replay.isHeld { held.append(replay.observer) } else { ready.append(replay.observer) }
         dropStale()
     }
 
@@ -120,7 +120,7 @@ struct RetainedReplays {
         let (ready, held) = (Set(ready), Set(held))
         for (id, entry) in entries {
             try require(
-                id == entry.replays.observer && entry.replays.after < entry.replays.through,
+                id == entry.replay.observer && entry.replay.after < entry.replay.through,
                 "R2: a replay has not reached its end")
             try require(
                 isHeld(entry) ? held.contains(id) : ready.contains(id), "R2: each replay is in the queue of its state")

@@ -41,12 +41,12 @@ struct RetainedValues {
     private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
     /// The amount of the values of each payer from each origin. The limits `retained-per-client` and
     /// `retained-bytes-per-client` apply to it (R6).
-    private var shares: [PayerOrigin: Share] = [:]
+    private var amounts: [PayerOrigin: Amount] = [:]
     /// The other machines from which each payer's values come.
     private var machines: [ClientName: Set<ExactText>] = [:]
     /// The payers that have left, and the amount of their values from each other machine.
     private var departed: Set<ClientName> = []
-    private var departedShares: [ExactText: Share] = [:]
+    private var departedAmounts: [ExactText: Amount] = [:]
     /// The expiries of values, the earliest first. Some belong to values that were removed since.
     private var expiries = PriorityQueue<Expiry>()
 
@@ -76,11 +76,11 @@ struct RetainedValues {
     }
 
     /// An amount of values: their number, and their size in bytes.
-    struct Share: Equatable {
+    struct Amount: Equatable {
         var count = 0
         var byteCount = 0
 
-        static func += (left: inout Share, right: Share) {
+        static func += (left: inout Amount, right: Amount) {
             left.count += right.count
             left.byteCount += right.byteCount
         }
@@ -101,10 +101,10 @@ struct RetainedValues {
         ofConnections.releaseMemory()
         forSessions.releaseMemory()
         payers.releaseMemory()
-        shares.releaseMemory()
+        amounts.releaseMemory()
         machines.releaseMemory()
         departed.releaseMemory()
-        departedShares.releaseMemory()
+        departedAmounts.releaseMemory()
         expiries.releaseMemory()
     }
 
@@ -163,26 +163,26 @@ struct RetainedValues {
     /// Adds a value to the amounts of its payer and origin, or with sign -1 subtracts it.
     private mutating func charge(_ value: RetainedValue, _ sign: Int) {
         let payerOrigin = PayerOrigin(value.payer.name, value.notification.key.origin)
-        var share = shares[payerOrigin] ?? Share()
-        share.count += sign
-        share.byteCount += sign * value.byteCount
-        shares[payerOrigin] = share.count == 0 ? nil : share
+        var amount = amounts[payerOrigin] ?? Amount()
+        amount.count += sign
+        amount.byteCount += sign * value.byteCount
+        amounts[payerOrigin] = amount.count == 0 ? nil : amount
         guard payerOrigin.isMachine else { return }
-        if share.count == 0 {
+        if amount.count == 0 {
             machines[payerOrigin.payer]!.remove(payerOrigin.text)
             if machines[payerOrigin.payer]!.isEmpty { machines[payerOrigin.payer] = nil }
         } else {
             machines[payerOrigin.payer, default: []].insert(payerOrigin.text)
         }
         if departed.contains(payerOrigin.payer) {
-            addDeparted(Share(count: sign, byteCount: sign * value.byteCount), payerOrigin.text)
+            addDeparted(Amount(count: sign, byteCount: sign * value.byteCount), payerOrigin.text)
         }
     }
 
     /// Adds to the amount that departed payers have left behind from a machine.
-    private mutating func addDeparted(_ share: Share, _ machine: ExactText) {
-        departedShares[machine, default: Share()] += share
-        if departedShares[machine]!.count == 0 { departedShares[machine] = nil }
+    private mutating func addDeparted(_ amount: Amount, _ machine: ExactText) {
+        departedAmounts[machine, default: Amount()] += amount
+        if departedAmounts[machine]!.count == 0 { departedAmounts[machine] = nil }
     }
 
     /// Records that a payer has left, or has returned.
@@ -194,9 +194,9 @@ struct RetainedValues {
         if hasLeft { departed.insert(payer) } else { departed.remove(payer) }
         meter.count(machines[payer]?.count ?? 0)
         for machine in machines[payer] ?? [] {
-            let share = shares[PayerOrigin(payer: payer, machine: machine)]!
+            let amount = amounts[PayerOrigin(payer: payer, machine: machine)]!
             addDeparted(
-                hasLeft ? share : Share(count: -share.count, byteCount: -share.byteCount), machine)
+                hasLeft ? amount : Amount(count: -amount.count, byteCount: -amount.byteCount), machine)
         }
     }
 
@@ -206,16 +206,16 @@ struct RetainedValues {
     /// - Parameters:
     ///   - payer: the name of the payer; nil for a payer without values.
     ///   - origin: the origin; nil for this session.
-    func share(of payer: ClientName?, from origin: OutsideOrigin?) -> Share {
-        let left = origin?.host.flatMap { departedShares[ExactText($0)] } ?? Share()
+    func amount(of payer: ClientName?, from origin: OutsideOrigin?) -> Amount {
+        let left = origin?.host.flatMap { departedAmounts[ExactText($0)] } ?? Amount()
         // All departed payers count as one payer.
         if let payer, origin?.host != nil, departed.contains(payer) { return left }
-        var share = payer.flatMap { shares[PayerOrigin($0, origin)] } ?? Share()
-        share += left
-        return share
+        var amount = payer.flatMap { amounts[PayerOrigin($0, origin)] } ?? Amount()
+        amount += left
+        return amount
     }
 
-    /// Whether a value is included in ``share(of:from:)`` of this payer and of the value's origin.
+    /// Whether a value is included in ``amount(of:from:)`` of this payer and of the value's origin.
     func isCounted(_ value: RetainedValue, for payer: Peer?) -> Bool {
         value.payer === payer
             || value.notification.key.origin?.host != nil && departed.contains(value.payer.name)
@@ -387,7 +387,7 @@ struct RetainedValues {
             "E4: values are counted for their payers")
         try require(
             Dictionary(grouping: values) { PayerOrigin($0.payer.name, $0.notification.key.origin) }
-                .mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == shares,
+                .mapValues { Amount(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == amounts,
             "R6: values are counted for their payer and origin")
         let ofMachines = values.filter { $0.notification.key.origin?.host != nil }
         try require(
@@ -396,7 +396,8 @@ struct RetainedValues {
                 && Set(payers.filter { !$1.peer.isKnown }.keys) == departed
                 && Dictionary(grouping: ofMachines.filter { !$0.payer.isKnown }) {
                     ExactText($0.notification.key.origin!.host!)
-                }.mapValues { Share(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) } == departedShares,
+                }.mapValues { Amount(count: $0.count, byteCount: $0.reduce(0) { $0 + $1.byteCount }) }
+                    == departedAmounts,
             "R6: values of machines whose payers have left are counted")
         for value in values {
             try require(

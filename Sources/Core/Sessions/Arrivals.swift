@@ -19,9 +19,9 @@ struct Arrivals {
     ///   - identity: the id of the notification, unique among the posts of its user (option `same-as`).
     ///   - user: the user of the session in which it was posted.
     /// - Returns: whether it is the first arrival with this id.
-    mutating func note(_ identity: String, of user: String) -> Bool {
+    mutating func note(_ deduplicationID: String, of user: String) -> Bool {
         var hasher = Hasher()
-        hasher.combine(identity)
+        hasher.combine(deduplicationID)
         hasher.combine(user)
         let hash = hasher.finalize()
         guard known.insert(hash).inserted else { return false }

@@ -37,7 +37,7 @@ public struct SessionSendQueue<Item> {
     /// The number of the last message that was sent.
     private var lastNumber: UInt64 = 0
     /// The number of losses that no message has reported yet.
-    private var unannounced: UInt64 = 0
+    private var unreported: UInt64 = 0
     /// Whether nothing was acknowledged since ``giveUp()``, so that messages are sent one at a time.
     private var sendsSingly = false
     /// The number of lost messages so far, without messages appended with `countsAsLoss` false.
@@ -91,14 +91,14 @@ public struct SessionSendQueue<Item> {
 
     /// Counts losses that the next message is to report.
     private mutating func noteLost(_ count: UInt64) {
-        unannounced += count
+        unreported += count
         lost += count
     }
 
     /// Returns the number of unreported losses, which now count as reported.
     public mutating func takeUnreported() -> UInt64 {
-        defer { unannounced = 0 }
-        return unannounced
+        defer { unreported = 0 }
+        return unreported
     }
 
     /// Takes the next waiting message, if the window allows it. It counts as sent now.
