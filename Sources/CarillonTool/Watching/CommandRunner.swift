@@ -26,7 +26,6 @@ final class CommandRunner: NotificationOutput {
     /// variable of 128 KiB, and a large environment.
     private static let largestVariable = 32 << 10
 
-    private unowned let session: CommandSession
     private let command: String
     /// Called when a command has ended and no notification is queued.
     private let onIdle: () -> Void
@@ -43,9 +42,8 @@ final class CommandRunner: NotificationOutput {
     private var lost = 0
 
     /// - Parameter onIdle: called when a command has ended and no notification is queued.
-    init(_ command: String, on session: CommandSession, onIdle: @escaping () -> Void) {
+    init(_ command: String, onIdle: @escaping () -> Void) {
         self.command = command
-        self.session = session
         self.onIdle = onIdle
     }
 

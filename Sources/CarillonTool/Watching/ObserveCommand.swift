@@ -67,7 +67,7 @@ enum ObserveCommand {
                 if arguments.hasFormat || (command == nil && !hasPopups) {
                     outputs.append(Printer(arguments.format, on: session))
                 }
-                if let command { outputs.append(CommandRunner(command, on: session, onIdle: onIdle)) }
+                if let command { outputs.append(CommandRunner(command, onIdle: onIdle)) }
                 if hasPopups { outputs.append(Popups(on: session, onIdle: onIdle)) }
                 return outputs
             }
