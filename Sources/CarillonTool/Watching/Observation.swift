@@ -121,7 +121,7 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
     /// the given code.
     func end(_ code: ExitCode) {
         reportAbandoned()
-        session.finish(hasLost ? .lost : code)
+        session.finish(isAnythingLost ? .lost : code)
     }
 
     /// Discards queued notifications of the outputs, and reports them as a loss.
@@ -132,9 +132,12 @@ final class Observation: CommandSession.Listener, @unchecked Sendable {
         printError("carillon: \(count) notifications were not processed by --exec or --popup")
     }
 
+    /// Whether notifications were lost, on the way or by an output.
+    private var isAnythingLost: Bool { hasLost || outputs.contains(where: \.hasLost) }
+
     /// The exit code of a run that has received enough notifications.
     private var outcome: ExitCode {
-        if hasLost || outputs.contains(where: \.hasLost) { return .lost }
+        if isAnythingLost { return .lost }
         return outputs.contains(where: \.hasFailed) ? .commandFailed : .done
     }
 
