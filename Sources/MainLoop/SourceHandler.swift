@@ -95,7 +95,8 @@ private struct Handling: ~Copyable {
 /// The address of the function table that all sources without `check` share.
 ///
 /// ``ContextState`` is the handler of such a source, its *anchor*. The anchor is never ready, and only holds the state
-/// as long as the context lives. GLib finds the anchor in a context by this address and the mark of its callback.
+/// as long as the context lives. GLib finds the anchor among the sources of a context by two pointers: this address, and the
+/// user data of the anchor's callback, which no other source has.
 var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
 
 /// The offset of ``Handling`` in a source: behind GLib's own struct. `g_source_new` allocates the space for both.

@@ -386,7 +386,8 @@ final class BrokerLink {
     ///   - begin: the time since when they are awaited; nil for now.
     ///   - mayBeOlder: whether they may be missing since before this connection. Then a renewed connection is not
     ///     renewed again: the broker has already sent its unacknowledged messages again.
-    /// - Returns: whether the connection will be renewed.
+    /// - Returns: whether a query on this connection may be the cause of the missing messages. The connection is then
+    ///   renewed when it is idle, unless the bridge ends before.
     @discardableResult
     func noteMissing(since begin: SuspendingClock.Instant? = nil, mayBeOlder: Bool) -> Bool {
         guard isConnected, let shownAt, (begin ?? context.now) - shownAt < Self.suspicionTime,

@@ -50,7 +50,8 @@ struct WantedNames: Equatable {
     }
 
     /// The names of the bridge's own notifications in the session, such as reports of losses and of other hosts. They
-    /// concern this session only, and are never imported or exported.
+    /// concern this session only, and are never imported or exported: ``mayImport(_:_:)`` excludes them. A prefix may
+    /// contain them, so ``InwardGate`` also tests each message.
     static let ownNames = NamePattern.below("org.carillon.Bridge.")
 
     /// Whether the configuration imports a name, and a topic can represent it.
@@ -63,7 +64,7 @@ struct WantedNames: Equatable {
         prefixes.contains { NamePattern.below($0.text).matches(name) }
     }
 
-    /// Whether messages of a name are wanted.
+    /// Whether messages of a name are wanted, as far as ``mayImport(_:_:)`` allows them.
     func contains(_ name: String) -> Bool { names.contains(ExactText(name)) || isBelowPrefix(name) }
 
     /// Returns the topic filters of the subscriptions.

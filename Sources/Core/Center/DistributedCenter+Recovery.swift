@@ -38,7 +38,8 @@ extension DistributedCenter {
                 return true
             }
             let client = makeClient(name)
-            // ``restoreNumbers(lastSerial:lastObserver:)`` reports the last numbers, `unconfirmed`, as lost.
+            // ``restoreNumbers(lastSerial:lastObserver:)`` reports the last numbers, `unconfirmed`, as lost. The report
+            // has these numbers itself, so the sequence goes back to the last confirmed number.
             client.restoredCounts = counts
             client.counts = ClientCounts(
                 sequence: counts.sequence - counts.unconfirmed, delivered: counts.delivered, dropped: counts.dropped)
@@ -312,6 +313,8 @@ extension DistributedCenter {
         isReclaimPending = isOverTotal
         restoreExcess(effects: &effects)
         meter.count(retained.count + clients.count + peers.count)
+        // The service looks up the processes of restored connections. Their usage may then exceed the share of a process:
+        // the part above the share is an excess, which is noted at the identification.
         for peer in peers.values { peer.isRestored = !peer.isIdentified }
         for value in retained.all where value.isWhileConnected && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
@@ -329,6 +332,7 @@ extension DistributedCenter {
         for client in clients.values where !client.isWatched {
             // The earlier process announced this suspension to the client, unless the log says otherwise below.
             client.announcedSuspension = (client.isSuspended, client.suspensionCause)
+            // Policy may deny a client its restored messages, so it gets none before its process is known.
             client.peer.awaitsIdentity = restoresOnlyIdentified && !client.peer.isIdentified
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {

@@ -3,8 +3,8 @@ import CarillonDBus
 
 /// The D-Bus method that removes the caller's observers of a name and an object, and replies with their number (D8).
 public struct RemoveObservers: RemovingMethod {
-    /// The name of the registrations, compared byte for byte. An empty name selects registrations with any name, and
-    /// those for all names. No value selects only those for all names.
+    /// The name of the registrations, compared byte for byte. An empty name selects all registrations, also those for
+    /// all names. A caller cannot select only its registrations for all names.
     public var name: String
     /// The object of the registrations, by the same rules.
     public var object: String
