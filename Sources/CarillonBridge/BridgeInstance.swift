@@ -235,6 +235,8 @@ final class BridgeInstance {
         guard phase == .created else { return }
         phase = .running
         posts.changed = { [weak self] in self?.postsChanged() }
+        // The importer keeps the list of values that a full service has refused, to fetch them later. A value that the
+        // service accepts leaves the list.
         posts.noteNoSpace = { [importer] message in importer.noteNoSpace(for: message) }
         posts.kept = { [importer] message in importer.kept(message) }
         losses.use(configuration, broker)
@@ -316,6 +318,7 @@ final class BridgeInstance {
         case .created, .ended: return
         }
         drainReason = reason
+        // The connection is not renewed any more: it ends when the queue is sent.
         broker.keepConnection()
         serviceTimer = nil
         ownValuesCheck.stop()
@@ -410,6 +413,7 @@ final class BridgeInstance {
         guard phase == .posting else { return }
         phase = .withdrawing
         guard drainReason == .end else { return end() }
+        // `center.withdraw` has a time limit of its own. This longer one holds if it never replies.
         drainTimer = .once(milliseconds: 2 * Time.withdraw, on: context) { [unowned self] in end() }
         // The exporter queues the notifications that still arrive, and the state contains its queue.
         center.withdraw(within: Time.withdraw) { [weak self] waiting in
@@ -454,8 +458,9 @@ final class BridgeInstance {
         _ origin: Origin, _ done: @escaping (Result<HostRemoval.Result, RoundTripTest.Failure>) -> Void
     ) {
         guard broker.isConnected, phase == .running else {
-            let reason = reason.isEmpty ? broker.state.name : reason
-            return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(reason)")))
+            // Without a reason (``reason``) the name of the state says it.
+            let cause = reason.isEmpty ? broker.state.name : reason
+            return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(cause)")))
         }
         guard hostRemoval?.isOver != false else {
             return done(.failure(.init(reason: "another host is being forgotten")))
@@ -490,8 +495,9 @@ final class BridgeInstance {
     /// - Parameter done: receives the round-trip time, or the reason of the failure.
     func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
         guard broker.isConnected, phase == .running else {
-            let reason = reason.isEmpty ? broker.state.name : reason
-            return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(reason)")))
+            // Without a reason (``reason``) the name of the state says it.
+            let cause = reason.isEmpty ? broker.state.name : reason
+            return done(.failure(.init(reason: "not connected to \(configuration.brokerText): \(cause)")))
         }
         roundTrips.test(done)
     }
@@ -647,6 +653,7 @@ extension BridgeInstance: BrokerLinkDelegate {
     /// Handles a message on a topic of this host, which arrives only if the bridge has asked for it.
     private func takeOwn(_ publication: Publication, _ topic: BridgeTopic) {
         switch topic.subject {
+        // A value without an object is retained on the topic of its notifications.
         case .notification(let name): ownValuesCheck.show(name, "", publication, now: environment.time())
         case .value(let name, let object): ownValuesCheck.show(name, object, publication, now: environment.time())
         case .test: roundTrips.received(publication)

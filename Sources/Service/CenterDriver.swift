@@ -55,8 +55,9 @@ final class CenterDriver {
         effects.answers.onTombstones = { [unowned self] caller, places in
             perform { effects in center.discardAnswers(of: caller, places, effects: &effects) }
         }
-        // The later results of effects are events for the core. ``EffectRunner/Event`` and ``Channels/Event`` explain
-        // each of them.
+        // The later results of effects are events for the core. `answered` means that a client has acknowledged the
+        // oldest probe, and `answers` that it has answered a Ping without a probe. `revoked` has the observers whose
+        // removal by policy the lost control signals announced. ``EffectRunner/Event`` and ``Channels/Event`` have all.
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {
@@ -158,7 +159,7 @@ final class CenterDriver {
         }
     }
 
-    /// Notes that a method call is served.
+    /// Notes that a method call is served. The first one shows that the start is over, so its memory can be released.
     func noteServing() {
         machine.noteServing()
         memory.noteServing()
@@ -275,7 +276,7 @@ final class CenterDriver {
 
     /// Stops sending, and leaves all queues to the next process. It is repeated at ``finish()`` for changes since then.
     private func beginEnding() {
-        // A suspended store gets a last attempt.
+        // A store that has stopped writing after errors gets a last attempt.
         effects.store?.tryAgain(from: center)
         let isKept = effects.store?.isWhole == true
         perform { effects in
@@ -343,7 +344,7 @@ final class CenterDriver {
                         unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
                 }
             }
-            // Unread control signals are sent again.
+            // Unread control signals are sent again, and with them the removal of the observers in `revoked` by policy.
             for (client, channel) in lost.sorted(by: { $0.key < $1.key }) {
                 guard let revoked = channel.unreadControl else { continue }
                 center.controlSignalsLost(client, revoked: revoked, effects: &effects)

@@ -56,6 +56,7 @@ extension DistributedCenter {
             let isReleased = releaseAtExit(of: name) > 0
             return withClient(name) { forget($0) } || isReleased
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
+        // Policy has withdrawn these observers (P3). Their removal is announced until the client has confirmed that signal.
         case .observersRevoked(let name, let ids):
             let ids = ids.filter { $0.rawValue <= Self.greatestNumber }
             return withClient(name) {
@@ -107,6 +108,7 @@ extension DistributedCenter {
             return queue(client) { queue in queue.changeIntervals { _ = $0.forget(key, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
+                // Held replays go out with the held notifications.
                 client.replays.release()
                 guard client.queue.hasHeld else { return }
                 client.isDueLogged = true
@@ -142,7 +144,8 @@ extension DistributedCenter {
         case .postsWithdrawn(let poster, let name, let object):
             return withdrawQueued(of: poster, name: name, object: object).count > 0
         case .postTaken(let poster, let style): return takeQueued(style, of: poster)
-        // The restored counts include only losses that were reported. The other losses are added here.
+        // The restored counts come from the counters file. They include the reported losses, and no others. Until its
+        // report, a loss is added here; the record of the report removes it again.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
         case .unreportedLoss(let name, let count, let observers, let reason):
@@ -293,6 +296,7 @@ extension DistributedCenter {
         counters.unretained = other.counters.unretained
         counters.displaced = other.counters.displaced
         counters.expired = other.counters.expired
+        // The deduplication IDs of other sessions' notifications: a copy may still arrive by another way.
         arrivals = other.arrivals
         other.forEachRememberedChange { _ = takeOver($0) }
         for (name, before) in other.clients {
