@@ -159,8 +159,10 @@ struct ProgramTests {
         // All losses are announced in the session before the broker is back, so that none announces them at the broker.
         var announced = 0
         while announced < 3 {
-            let line = try bridge.nextErrorLine { $0.contains(" of N from a/u are lost: queue-full") }
-            announced += try #require(line.firstMatch(of: /(\d+) of N/).flatMap { Int($0.1) }, "\(line)")
+            let line = try bridge.nextErrorLine {
+                $0.contains("lost notifications of N from a/u: ") && $0.contains("queue-full")
+            }
+            announced += try #require(line.firstMatch(of: /a\/u: (\d+), queue-full/).flatMap { Int($0.1) }, "\(line)")
         }
         #expect(announced == 3)
         try broker.restart()

@@ -470,7 +470,7 @@ struct RetainedTests {
 
     @Test("R1 R2 R3 R6 E3: in random runs, the values and the replays to late observers equal those of a table")
     func random() throws {
-        for seed in 1...(isQuick ? 2 : 80) as ClosedRange<UInt64> { try random(seed: seed) }
+        for seed in 1...(isQuick ? 2 : 60) as ClosedRange<UInt64> { try random(seed: seed) }
     }
 
     private func random(seed: UInt64) throws {

@@ -125,8 +125,8 @@ final class LossAnnouncer {
             // Losses whose announcement is repeated are in the log already.
             if isNew {
                 Log.warning(
-                    "\(count) notifications of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
-                        + entry.reason.rawValue)
+                    "lost notifications of \(name.isEmpty ? "several names" : name) from \(entry.origin.text): "
+                        + "\(count), \(entry.reason.rawValue)")
             }
             center.announce(
                 Self.name, about: name,
