@@ -23,7 +23,7 @@ struct LeftClientTests {
     /// Places that hold so many names at most, whoever has left, and use them again: where what was sent lately is looked up,
     /// what has the number of a client, and what is given up when there are more.
     private static let bounded = [
-        "sentSignals.entries[]", "receipts.some.places.rows[]", "effects.heads.rows[]", "center.accounts.changed[]",
+        "sentSignals.entries[]", "receipts.some.rowIndexes.rows[]", "effects.heads.rows[]", "center.accounts.changed[]",
         "center.unregisteredPeers[]",
     ]
 
@@ -164,7 +164,9 @@ struct LeftClientTests {
         stage.releaseCredentials()
         stage.settle()
         let kept = try #require(stage.service?.kept)
-        #expect(kept.contains { $0.what.hasPrefix("callers") } && kept.allSatisfy { $0.count == 0 }, "\(kept)")
+        #expect(
+            kept.contains { $0.what.hasPrefix("identified connections") } && kept.allSatisfy { $0.count == 0 },
+            "\(kept)")
     }
 }
 
