@@ -33,7 +33,7 @@ public enum PlantedFaults {
         #if CARILLON_PLANTED
             let fault = chosen.flatMap(PlantedFault.init(rawValue:))
             PlantedFault.plant(fault)
-            Connection.plantAnySender(fault == .strangerBelieved)
+            Connection.plantAnySender(fault == .unverifiedSender)
         #endif
     }
 }
