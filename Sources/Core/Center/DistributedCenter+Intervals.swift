@@ -81,13 +81,20 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) {
         guard client.queue.waitsForIntervals,
-            matches.observers(of: receiver, where: { $0 == .deliverImmediately }) != nil,
             let others = matches.observers(of: receiver, where: { $0 != .deliverImmediately })
         else { return }
-        let count = client.queue.countOfIntervals
+        // Without an immediate observer that has an interval, the notification does not come into the queue of intervals.
+        var isThrottled = false
+        matches.forEach(of: receiver) { match in
+            if match.behavior == .deliverImmediately, match.interval > 0 { isThrottled = true }
+        }
+        guard isThrottled else { return }
+        let (count, blocked) = (client.queue.countOfIntervals, client.queue.throttledOnQuota)
         let waited = changeQueue(of: client) { queue in
             queue.changeIntervals { $0.forget(notification.key, for: others.ids) }
         }
+        // A notification that still waits may still be the one that is blocked on the in-flight quota.
+        if client.queue.countOfIntervals == count { client.queue.throttledOnQuota = blocked }
         guard !waited.isEmpty else { return }
         noteCoalesced(count - client.queue.countOfIntervals, of: client)
         remember(.throttleEnded(client.name, notification.key, observers: waited), effects: &effects)
