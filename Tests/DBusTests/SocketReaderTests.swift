@@ -177,7 +177,7 @@ struct SocketReaderTests {
         #expect(row.isEmpty && none == nil)
     }
 
-    @Test("A CallRow accepts received calls in native byte order, and no other messages")
+    @Test("The queue of encoded calls accepts received calls in native byte order, and no other messages")
     func rows() {
         var row = EncodedCallQueue()
         let signal = Message(arrived: message(1))!
